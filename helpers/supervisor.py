@@ -1,0 +1,157 @@
+"""Runs one server for the course and makes sure that nothing of it is left behind.
+
+:mod:`helpers.engine` starts this small process; it starts the server (vLLM, or the replay of recorded runs)
+in a process group of its own and then watches:
+
+* the server ended by itself -> say so in the state file and end;
+* it was asked to end (SIGTERM, ``make stop``) -> end the server, politely first;
+* none of the processes that use the server is alive any more (a notebook kernel, the lab, a test run: each
+  left a small file under ``users/``) for a while -> end the server.
+
+So a killed kernel, a crashed test or a closed laptop lid never leaves a server running for good, and a second
+notebook finds the first one's server.
+
+Used as: ``python -m helpers.supervisor FOLDER GRACE_SECONDS -- COMMAND ...``
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import psutil
+from filelock import FileLock, Timeout
+
+POLL_SECONDS = 0.5
+POLITE_SECONDS = 10.0
+PR_SET_PDEATHSIG = 1  # see prctl(2)
+
+
+def identity(pid: int) -> str | None:
+    """``pid-start time``: a process's name that is not reused as a bare pid is. None if it does not run."""
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        return f"{pid}-{process.create_time():.2f}"
+    except psutil.NoSuchProcess:
+        return None
+
+
+def runs(name: str) -> bool:
+    """Whether the process with this identity still runs."""
+    pid = name.split("-")[0]
+    return pid.isdigit() and identity(int(pid)) == name
+
+
+def users(folder: Path) -> list[str]:
+    """Identities of the live processes that use the server; files of dead ones are cleared away. The user
+    ``keep`` is no process: it holds the server until it is stopped by name."""
+    alive = []
+    for path in (folder / "users").glob("*"):
+        if path.name == "keep" or runs(path.name):
+            alive.append(path.name)
+        else:
+            path.unlink(missing_ok=True)
+    return alive
+
+
+def write_state(folder: Path, state: dict) -> None:
+    """Replace the state file whole, so that no reader ever sees half of one."""
+    temporary = folder / f".state-{os.getpid()}"
+    temporary.write_text(json.dumps(state, indent=1) + "\n")
+    temporary.replace(folder / "state.json")
+
+
+def read_state(folder: Path) -> dict | None:
+    """The last written state, or None."""
+    try:
+        return json.loads((folder / "state.json").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def end(pid: int, polite_seconds: float = POLITE_SECONDS) -> None:
+    """End a process and all its descendants: politely, and by force what is left after a while."""
+    try:
+        top = psutil.Process(pid)
+        family = [top, *top.children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return
+    for process in family:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.terminate()
+    _, left = psutil.wait_procs(family, polite_seconds)
+    for process in left:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(left, polite_seconds)
+
+
+def _start(command: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
+    """Start the server in a process group of its own; on Linux it is also told to end if the supervisor is
+    killed outright."""
+    own: dict[str, Any] = {}
+    if os.name == "posix":
+        own["process_group"] = 0
+    if sys.platform == "linux":
+        library = ctypes.CDLL(None)
+        own["preexec_fn"] = lambda: library.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, **own)
+
+
+def main(folder: Path, grace_seconds: float, command: list[str]) -> int:
+    """Start the command, watch, end it; returns the process's exit status."""
+    asked: list[int] = []
+    for name in ("SIGTERM", "SIGINT", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, frame: asked.append(number))
+    state = read_state(folder) or {}
+    with (folder / "server.log").open("ab") as log:
+        server = _start(command, log)
+    state.update(
+        supervisor=identity(os.getpid()), server=identity(server.pid), phase="running", ended=None, why=None
+    )
+    write_state(folder, state)
+    why = "it ended by itself"
+    last_used = time.monotonic()
+    while server.poll() is None:
+        if asked:
+            why = "it was stopped"
+            break
+        if users(folder):
+            last_used = time.monotonic()
+        elif time.monotonic() - last_used > grace_seconds and _may_stop(folder):
+            why = "nobody used it any more"
+            break
+        time.sleep(POLL_SECONDS)
+    code = server.poll()
+    end(server.pid)
+    server.wait()
+    write_state(folder, {**state, "phase": "ended", "why": why, "ended": time.time(), "exit_code": code})
+    return 0
+
+
+def _may_stop(folder: Path) -> bool:
+    # Whoever starts or looks for the server holds this lock; then a user may be about to appear.
+    try:
+        with FileLock(folder / "lock", timeout=0):
+            if users(folder):
+                return False
+            write_state(folder, {**(read_state(folder) or {}), "phase": "ending"})
+            return True
+    except Timeout:
+        return False
+
+
+if __name__ == "__main__":
+    place, grace, _, *rest = sys.argv[1:]
+    sys.exit(main(Path(place), float(grace), rest))

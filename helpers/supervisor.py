@@ -33,6 +33,7 @@ from filelock import FileLock, Timeout
 POLL_SECONDS = 0.5
 POLITE_SECONDS = 10.0
 PR_SET_PDEATHSIG = 1  # see prctl(2)
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
 def identity(pid: int) -> str | None:
@@ -96,6 +97,11 @@ def end(pid: int, polite_seconds: float = POLITE_SECONDS) -> None:
     psutil.wait_procs(left, polite_seconds)
 
 
+def die_with_parent() -> None:
+    """In a child, before its program starts: the kernel ends it if its parent is killed outright (Linux)."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def _start(command: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
     """Start the server in a process group of its own; on Linux it is also told to end if the supervisor is
     killed outright."""
@@ -103,8 +109,7 @@ def _start(command: list[str], log: BinaryIO) -> subprocess.Popen[bytes]:
     if os.name == "posix":
         own["process_group"] = 0
     if sys.platform == "linux":
-        library = ctypes.CDLL(None)
-        own["preexec_fn"] = lambda: library.prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        own["preexec_fn"] = die_with_parent
     return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, **own)
 
 

@@ -1,0 +1,43 @@
+# The course's commands. `make lab` and `make test` do all the set-up they need.
+PYTHON3 ?= python3
+VENV := .venv/bin/python
+BOOT := $(PYTHON3) -I helpers/bootstrap.py
+export PYTHON TORCH ENGINE
+
+.PHONY: help lab test setup setup-dev stop status engine notebooks lint record bench lock
+
+help: ## show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+lab: setup ## set up what is missing, start the engine, open JupyterLab at lesson 00
+	@$(VENV) -m helpers.lab $(LAB)
+
+test: setup-dev ## the whole check, on the live engine
+	@$(VENV) -m pytest $(TESTS)
+
+setup: ## make the environment (lab and engine)
+	@$(BOOT)
+
+setup-dev: ## make the environment with what the tests need
+	@$(BOOT) --dev
+
+stop: ## stop the lab and the engine
+	@if [ -x $(VENV) ]; then $(VENV) -m helpers.lab stop; else echo "nothing was running"; fi
+
+status: setup ## what runs, and who uses it
+	@$(VENV) -m helpers.engine status
+
+engine: setup ## start the engine alone, until make stop
+	@$(VENV) -m helpers.engine start
+
+notebooks: setup-dev ## build both versions of every lesson from notebooks/src
+	@$(VENV) -m helpers.lessons build
+
+lint: setup-dev ## style of the code, and whether the notebooks are what the sources say
+	@$(VENV) -m ruff check . && $(VENV) -m ruff format --check . && $(VENV) -m helpers.lessons check
+
+bench: setup-dev ## how exact is our timer, beside two other tools
+	@$(VENV) -m benchmarks.timer
+
+lock: setup-dev ## resolve the pinned files under requirements/ anew
+	@requirements/lock.sh

@@ -1,0 +1,1 @@
+"""Measurements of the course's own instruments. They are run by hand, not by the tests."""

@@ -1,0 +1,135 @@
+"""The course's figures: each one a function from a plain table to a matplotlib Figure.
+
+A figure function takes a pandas frame whose columns its docstring lists (``origin`` always among them, see
+:mod:`helpers.origins`), draws, and returns a :class:`matplotlib.figure.Figure`. It shows nothing, saves
+nothing and leaves matplotlib's settings as they were. Then
+
+- ``show(itl, frame)`` displays it in a notebook, right in a light and in a dark theme;
+- ``save(itl, frame, "gaps")`` writes SVG, PNG and the alternative text, the same bytes for the same data;
+- ``alt_text(itl(frame))`` is what a reader who cannot see the figure gets.
+
+This module holds those three and is the one to import. The figures are in three more: one reply
+(:mod:`helpers.figures_reply`), many requests (:mod:`helpers.figures_requests`), the course and its budget
+(:mod:`helpers.figures_course`). What they share is in :mod:`helpers.drawing`.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import zlib
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.figure import Figure
+
+from helpers import drawing
+from helpers.figures_course import budget_line, course_map
+from helpers.figures_reply import itl, stream_timeline
+from helpers.figures_requests import (
+    client_vs_server,
+    latency_bars,
+    percentile_by_samples,
+    tool_comparison,
+    ttft_by_prompt_length,
+)
+from helpers.settings import WORKSPACE
+
+__all__ = [
+    "alt_text",
+    "budget_line",
+    "client_vs_server",
+    "course_map",
+    "itl",
+    "latency_bars",
+    "percentile_by_samples",
+    "save",
+    "show",
+    "stream_timeline",
+    "tool_comparison",
+    "ttft_by_prompt_length",
+]
+
+
+def alt_text(figure: Figure) -> str:
+    """The figure in words, with the numbers it shows: for ``<img alt="...">``."""
+    # Half an emoji, as a broken stream can leave one in a label, cannot be written to a file.
+    return getattr(figure, "alt", "").encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def show(
+    figure_function: Callable[..., Figure], frame: pd.DataFrame | None = None, **options: object
+) -> None:
+    """Display a figure in a notebook so that it looks right in JupyterLab's light and dark theme.
+
+    The image is the light one; a style rule swaps in the dark one where the page says that it is dark
+    (JupyterLab, VS Code). Where style rules are dropped (GitHub) or the page says nothing (nbconvert), the
+    light one stays.
+
+    Args:
+        figure_function: one of this module's figures, such as :func:`itl`.
+        frame: its table; none for :func:`course_map`.
+        options: passed on to it.
+    """
+    from IPython.display import display  # here, so that a script can save figures without IPython
+
+    given = () if frame is None else (frame,)
+    light = figure_function(*given, theme="light", **options)
+    dark = figure_function(*given, theme="dark", **options)
+    images = [_render(light, "light", "svg"), _render(dark, "dark", "svg")]
+    light_uri, dark_uri = (
+        f"data:image/svg+xml;base64,{base64.b64encode(image).decode()}" for image in images
+    )
+    # The rule must reach this image only. The name comes from the picture, so it is the same in every run.
+    name = f"figure-{zlib.crc32(images[0]):08x}"
+    dark_pages = ('body[data-jp-theme-light="false"]', "body.vscode-dark", "body.vscode-high-contrast")
+    rule = ", ".join(f"{page} img.{name}" for page in dark_pages)
+    page = (
+        f'<style>{rule} {{ content: url("{dark_uri}"); }}</style>'
+        f'<img class="{name}" alt="{html.escape(alt_text(light))}" src="{light_uri}" '
+        f'style="width: 100%; max-width: 860px; height: auto;">'
+    )
+    display({"text/html": page, "text/plain": alt_text(light)}, raw=True)
+
+
+def save(
+    figure_function: Callable[..., Figure],
+    frame: pd.DataFrame | None,
+    stem: str | Path,
+    *,
+    theme: str = "light",
+    **options: object,
+) -> tuple[Path, Path, Path]:
+    """Write ``<stem>.svg``, ``.png`` and ``.alt.txt``, the same bytes each time for the same data.
+
+    Args:
+        figure_function: one of this module's figures, such as :func:`itl`.
+        frame: its table; None for :func:`course_map`.
+        stem: path without an ending. A relative one is taken from ``workspace/figures/``. Files of that name
+            are replaced.
+        theme: ``light`` or ``dark``.
+        options: passed on to the figure function.
+
+    Returns:
+        The three paths. The text file holds the alternative text, an empty line and the origins note.
+    """
+    figure = figure_function(*(() if frame is None else (frame,)), theme=theme, **options)
+    base = WORKSPACE / "figures" / stem  # an absolute stem wins over the folder
+    base.parent.mkdir(parents=True, exist_ok=True)
+    svg, png, text = (base.with_name(base.name + ending) for ending in (".svg", ".png", ".alt.txt"))
+    svg.write_bytes(_render(figure, theme, "svg"))
+    png.write_bytes(_render(figure, theme, "png"))
+    words = "\n\n".join(filter(None, (alt_text(figure), getattr(figure, "note", ""))))
+    text.write_text(words + "\n", encoding="utf-8", newline="\n")
+    return svg, png, text
+
+
+def _render(figure: Figure, theme: str, file_format: str) -> bytes:
+    # Date and program differ between two runs and two machines; the picture does not.
+    metadata = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[file_format]
+    buffer = BytesIO()
+    with drawing.style(theme):
+        figure.savefig(buffer, format=file_format, dpi=200, metadata=metadata)
+    return buffer.getvalue()

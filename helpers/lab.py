@@ -1,0 +1,88 @@
+"""Opens JupyterLab at lesson 00 with the engine starting behind it, and stops both together.
+
+``make lab`` runs this. The lab listens on this machine only, with Jupyter's own access token. Further words
+go to JupyterLab: ``make lab LAB="--no-browser --port 8890"``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from typing import Any
+
+import psutil
+
+from helpers import engine, lessons, supervisor
+from helpers.settings import REPO, WORKSPACE, CourseError, workspace
+
+FIRST_LESSON = "00_start_here.ipynb"
+
+
+def main(words: list[str]) -> int:
+    """Copy the lessons to the learner's folder, open the lab, start the engine; end when the lab ends."""
+    lessons.copy()
+    root = REPO if WORKSPACE.is_relative_to(REPO) else WORKSPACE
+    first = (WORKSPACE / "lessons" / FIRST_LESSON).relative_to(root).as_posix()
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
+    command += [f"--LabApp.default_url=/lab/tree/{first}", "--ServerApp.ip=127.0.0.1"]
+    command += ["--LabApp.news_url=None", "--ServerApp.log_level=WARN"]
+    own: dict[str, Any] = {"preexec_fn": supervisor.die_with_parent} if sys.platform == "linux" else {}
+    lab = subprocess.Popen([*command, *words], **own)
+    _remember(lab.pid)
+    for name in ("SIGTERM", "SIGHUP"):
+        if hasattr(signal, name):
+            signal.signal(getattr(signal, name), lambda number, frame: lab.terminate())
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the lab, which asks back
+    threading.Thread(target=_start_engine, daemon=True).start()
+    code = lab.wait()
+    workspace("lab.json").unlink(missing_ok=True)
+    engine.release()
+    print("the lab has ended, and the engine with it")
+    return code
+
+
+def stop() -> list[str]:
+    """Stop the lab that ``make lab`` started, if it runs; returns a line if it did."""
+    with contextlib.suppress(OSError, ValueError, KeyError):
+        names = json.loads(workspace("lab.json").read_text())
+        if supervisor.runs(names["lab"]):
+            # The lab first: what started it then lets go of the engine by itself.
+            supervisor.end(int(names["lab"].split("-")[0]))
+            with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
+                if supervisor.runs(names["starter"]):
+                    psutil.Process(int(names["starter"].split("-")[0])).wait(30)
+            return ["stopped the lab"]
+    return []
+
+
+def _remember(pid: int) -> None:
+    names = {"lab": supervisor.identity(pid), "starter": supervisor.identity(os.getpid())}
+    workspace("lab.json").write_text(json.dumps(names))
+
+
+def _start_engine() -> None:
+    shown = ""
+
+    def say(line: str) -> None:
+        nonlocal shown
+        words = line.lstrip(" 0123456789").removeprefix("s").strip()
+        if words != shown:  # only what is more than another second, the lab's own lines stand around it
+            print(f"engine: {words}", flush=True)
+            shown = words
+
+    try:
+        engine.connect(say)
+    except CourseError as error:
+        print(f"engine: {error}", flush=True)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["stop"]:
+        print("\n".join(stop() + engine.stop()) or "nothing was running")
+    else:
+        sys.exit(main(sys.argv[1:]))

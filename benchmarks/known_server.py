@@ -7,8 +7,9 @@ CLOCK_MONOTONIC, which all processes of one machine share: a client's stamp minu
 client's error (plus a few hundredths of a millisecond of loopback). So it does not matter that the server
 itself, like any program, sends a little later than planned; how late is in the log too (``due_ns``).
 
-Every byte it sends is made before the first request, and its log is kept in memory until nobody is
-streaming, so that it takes little of the processor it shares with the clients under test.
+Every byte it sends is made before the first request, its log stays in memory until somebody asks for it, and
+Python's garbage collector is put off until then too: a pause of the server of some milliseconds would make a
+request look late that was not.
 
     python -m benchmarks.known_server --log known.jsonl --first-ms 200 --gap-ms 20 --tokens 24
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import gc
 import json
 import os
 import random
@@ -130,7 +132,7 @@ class _Replies:
 
 
 class _Log:
-    """Records in memory, on disk as soon as nobody is streaming."""
+    """Records in memory; on disk when asked for, and at the end."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -141,6 +143,7 @@ class _Log:
             with self.path.open("a") as file:
                 file.writelines(json.dumps(record) + "\n" for record in self.pending)
             self.pending.clear()
+        gc.collect()
 
 
 class _Connection(asyncio.Protocol):
@@ -250,6 +253,7 @@ async def serve(law: Law, log: Path) -> None:
     """Serve on a free loopback port until SIGTERM or SIGINT; print the port as the first line of output."""
     replies, book = _Replies(law), _Log(log)
     ends = {n: replies.end(n) for n in range(1, law.tokens + 1)}
+    gc.disable()
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

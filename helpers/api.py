@@ -5,10 +5,12 @@ The timed requests go through :mod:`helpers.streaming`; these are the untimed on
 
 from __future__ import annotations
 
+import http.client
 import json
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import urlsplit
 
 import pandas as pd
@@ -34,6 +36,13 @@ class Refused(CourseError):
         self.status = status
 
 
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """urllib would send the key along to wherever it is redirected."""
+
+    def redirect_request(self, *request: Any) -> None:
+        return None
+
+
 def root(server: Server) -> str:
     """The server's address without the ``/v1`` of its API."""
     return server.base_url.removesuffix("/v1")
@@ -50,13 +59,14 @@ def page(server: Server, path: str, *, timeout_s: float = 10) -> str:
     host = urlsplit(address).hostname or ""
     # A proxy set for the outside world must not catch what stays on this machine.
     local = host == "localhost" or host.startswith("127.") or host == "::1"
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({} if local else None))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({} if local else None), _NoRedirect)
     try:
         with opener.open(urllib.request.Request(address, headers=headers), timeout=timeout_s) as response:
             text = response.read().decode("utf-8", "replace")
     except urllib.error.HTTPError as error:
-        raise Refused(_status_help(address, error.code), error.code) from error
-    except (urllib.error.URLError, OSError, ValueError) as error:
+        moved = error.headers.get("Location", "") if 300 <= error.code < 400 else ""
+        raise Refused(_status_help(address, error.code, moved), error.code) from error
+    except (OSError, ValueError, http.client.HTTPException) as error:
         reason = getattr(error, "reason", error)
         raise Refused(
             f"No answer from {address} ({reason}).\n"
@@ -68,7 +78,12 @@ def page(server: Server, path: str, *, timeout_s: float = 10) -> str:
     return text
 
 
-def _status_help(address: str, status: int) -> str:
+def _status_help(address: str, status: int, moved: str) -> str:
+    if moved:
+        return (
+            f"{address} sends on to {moved} (HTTP {status}); the key is not sent there unasked.\n"
+            f"If that is the server, put its address into {BASE_URL_VARIABLE}, then restart the kernel."
+        )
     if status in (401, 403):
         return (
             f"{address} refused the key (HTTP {status}).\n"
@@ -104,10 +119,10 @@ def models(server: Server) -> list[str]:
 
 
 def choose_model(server: Server, wanted: str | None) -> str:
-    """The model to ask for: the wanted one if the server has it, else the only one it has.
+    """The model to ask for: the wanted one, which the server must have, or the first one that it has.
 
     Raises:
-        CourseError: the wanted model is not there, or there are several and none was named.
+        CourseError: the wanted model is not there, or there is none at all.
     """
     names = models(server)
     listed = ", ".join(names) or "none"

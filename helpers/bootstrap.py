@@ -28,6 +28,7 @@ STAMP = os.path.join(VENV, "course.json")
 OLDEST, NEWEST_WITH_ENGINE = (3, 11), (3, 14)
 DISK_GB = {"engine": 5.0, "lab": 1.5, "pypi": 14.0}
 MEMORY_GB = 5.0
+TORCH_PIN = "torch-cpu.txt"
 TORCH_CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 # No question on first start, and no look-up of news: the lab opens at the lesson.
 LAB_SETTINGS = {
@@ -52,6 +53,8 @@ def find_python() -> str:
         path = shutil.which(name)
         if path and OLDEST <= version_of(path) < (4, 0):
             return path
+    if os.environ.get("PYTHON"):
+        stop("PYTHON=%s is no Python 3.11 or newer. Type, for example: make lab PYTHON=python3.12" % name)
     stop(
         "Python 3.11 or newer is needed; this is Python %s. Install one (Debian, Ubuntu: sudo apt install "
         "python3.12 python3.12-venv), then type: make lab PYTHON=python3.12" % platform.python_version()
@@ -62,7 +65,8 @@ def find_python() -> str:
 def version_of(path: str) -> tuple:
     """(major, minor) of a Python executable; (0, 0) if it does not run."""
     try:
-        out = subprocess.check_output([path, "-c", "import sys; print(*sys.version_info[:2])"])
+        command = [path, "-c", "import sys; print(*sys.version_info[:2])"]
+        out = subprocess.check_output(command, stderr=subprocess.DEVNULL)
         return tuple(int(word) for word in out.split())
     except (OSError, ValueError, subprocess.CalledProcessError):
         return (0, 0)
@@ -77,7 +81,7 @@ def no_engine_because(version: tuple) -> str:
     if platform.machine() not in ("x86_64", "aarch64"):
         return "there is no vLLM for the CPU for %s processors" % platform.machine()
     if version > NEWEST_WITH_ENGINE:
-        return "vLLM is not there yet for Python %d.%d; try make lab PYTHON=python3.12" % version
+        return "vLLM is not there yet for Python %d.%d; try make lab ENGINE=yes PYTHON=python3.12" % version
     name, libc = platform.libc_ver()
     if name != "glibc" or tuple(int(part) for part in libc.split(".")[:2]) < (2, 28):
         return "vLLM needs glibc 2.28 or newer; this system has %s %s" % (name or "another C library", libc)
@@ -110,7 +114,7 @@ def make_venv(python: str) -> None:
     )
     if result.returncode:
         text = result.stdout.decode("utf-8", "replace")
-        if "ensurepip" in text:
+        if "ensurepip" in text or "No module named venv" in text:
             stop(
                 "This Python lacks its venv part. Type: sudo apt install python%d.%d-venv && make lab"
                 % version_of(python)
@@ -157,7 +161,7 @@ def pip(words: list, what: str) -> str:
 def install_torch() -> None:
     """PyTorch's CPU build, which PyPI does not carry; from PyPI with CUDA only on an explicit yes."""
     if os.environ.get("TORCH") != "pypi":
-        wanted = ["-r", "requirements/torch-cpu.txt"]
+        wanted = ["-r", "requirements/" + TORCH_PIN]
         error = pip(wanted, "installing PyTorch's CPU build (200 MB), if a folder of pip's find-links has it")
         if not error:
             return
@@ -167,7 +171,10 @@ def install_torch() -> None:
         )
         if not error:
             return
-        say("PyTorch's CPU build can be had neither from %s nor from a find-links folder." % TORCH_CPU_INDEX)
+        say(
+            "PyTorch's CPU build can be had neither from %s nor from a find-links folder. Without any network, "
+            "connect first and type the same again. Otherwise there are two ways:" % TORCH_CPU_INDEX
+        )
         if not sys.stdin.isatty() or os.environ.get("CI"):
             stop(
                 "Type: make lab TORCH=pypi   to take the CUDA build from PyPI (several GB, fine on a CPU)\n"
@@ -205,19 +212,25 @@ def pinned(engine: bool, dev: bool) -> str:
 def fingerprint(engine: bool, dev: bool) -> str:
     """What the environment is made from: changes when a pinned file or its own place does."""
     digest = hashlib.sha256(HERE.encode())
-    for name in (pinned(engine, dev), "torch-cpu.txt"):
-        with open(os.path.join(HERE, "requirements", name), "rb") as file:
-            digest.update(file.read())
+    for name in (pinned(engine, dev), TORCH_PIN):
+        digest.update(read_pinned(name))
     return digest.hexdigest()
 
 
+def read_pinned(name: str) -> bytes:
+    """The bytes of one pinned file."""
+    with open(os.path.join(HERE, "requirements", name), "rb") as file:
+        return file.read()
+
+
 def read_stamp() -> dict:
-    """What the environment was made from: "engine" (true or false), and a fingerprint each for "course" and
-    "dev", as far as they were installed. Empty if it was never finished."""
+    """What the environment was made from: "engine" (true or false), a hash "torch" of PyTorch's pin, and a
+    fingerprint each for "course" and "dev", as far as they were installed. Empty if it was never finished."""
     try:
         with open(STAMP) as file:
-            return json.load(file) if os.path.exists(venv_python()) else {}
-    except (OSError, ValueError):
+            stamp = json.load(file)
+        return stamp if os.path.exists(venv_python()) and "engine" in stamp else {}
+    except (OSError, ValueError, TypeError):
         return {}
 
 
@@ -240,10 +253,12 @@ def main() -> None:
     check_room(engine)
     if stamp.get("engine") != engine:
         make_venv(python)
-        if engine:
-            install_torch()
+        stamp = {}
+    torch = hashlib.sha256(read_pinned(TORCH_PIN)).hexdigest() if engine else ""
+    if torch != stamp.get("torch", ""):
+        install_torch()
     install_pinned(engine, dev)
-    finish(engine, dev)
+    finish(engine, dev, torch)
     say("the environment is ready")
 
 
@@ -262,7 +277,7 @@ def install_pinned(engine: bool, dev: bool) -> None:
         )
 
 
-def finish(engine: bool, dev: bool) -> None:
+def finish(engine: bool, dev: bool, torch: str) -> None:
     """Let the environment find helpers/, open the lab without questions, and note that it is complete."""
     site = subprocess.check_output([venv_python(), "-c", "import site; print(site.getsitepackages()[-1])"])
     with open(os.path.join(site.decode().strip(), "course.pth"), "w") as file:
@@ -271,7 +286,7 @@ def finish(engine: bool, dev: bool) -> None:
     os.makedirs(folder, exist_ok=True)
     with open(os.path.join(folder, "overrides.json"), "w") as file:
         json.dump(LAB_SETTINGS, file)
-    stamp = {"engine": engine, "course": fingerprint(engine, False)}
+    stamp = {"engine": engine, "torch": torch, "course": fingerprint(engine, False)}
     if dev:
         stamp["dev"] = fingerprint(engine, True)
     with open(STAMP, "w") as file:

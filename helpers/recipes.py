@@ -56,6 +56,7 @@ EMBEDDED = Recipe(
         Flag(
             "--enable-prefix-caching", None, "a prompt's beginning that was seen before is not computed again"
         ),
+        Flag("--enable-prompt-tokens-details", None, "usage says how much of a prompt came from the cache"),
         Flag(
             "--reasoning-parser", "nemotron_v3", "puts thinking into its own field, as PhoneLLM's parser does"
         ),

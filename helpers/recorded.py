@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import difflib
 import gzip
 import io
 import json
@@ -29,7 +30,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
@@ -165,8 +166,8 @@ def recording(lesson: str, server: Server) -> Iterator[Path]:
 def _live(server: Server) -> Server:
     if server.origin != "measured":
         raise CourseError(
-            f"{RECORD_VARIABLE} is set, but this server replays runs that were recorded earlier.\n"
-            f"Record on a live server, or type: unset {RECORD_VARIABLE}"
+            "This server replays runs that were recorded earlier; what it says cannot be recorded again.\n"
+            f"Use a live server, or type: unset {RECORD_VARIABLE}   and restart the kernel."
         )
     return server
 
@@ -446,20 +447,15 @@ def _us(ns: int) -> int:
 
 def _pack(timeline: Timeline) -> dict[str, Any]:
     """A timeline as in :meth:`Timeline.to_dict`, made small: times in whole microseconds, and each event as
-    ``[after the one before, a, b, text]``, where the payload is the first ``a`` characters of the one before,
-    the text, and the last ``b`` characters of the one before. Chunks of a stream differ in a word."""
+    ``[microseconds after the one before, payload]`` (the first: after sending). gzip does the rest: what
+    chunks have in common it stores once, and an event takes about eight bytes."""
     plain = timeline.to_dict()
     for name in ("sent", "ended", "due", "connect"):
         ns = plain.pop(f"{name}_ns")
         plain[f"{name}_us"] = None if ns is None else _us(ns)
-    events, at_us, before = [], plain["sent_us"], ""
-    for event in timeline.events:
-        head = _shared(before, event.data)
-        tail = _shared(before[head:][::-1], event.data[head:][::-1])
-        text = event.data[head : len(event.data) - tail]
-        events.append([_us(event.at_ns) - at_us, head, tail, text])
-        at_us, before = _us(event.at_ns), event.data
-    return plain | {"events": events}
+    times_us = [plain["sent_us"], *(_us(event.at_ns) for event in timeline.events)]
+    gaps = [after - before for before, after in pairwise(times_us)]
+    return plain | {"events": [[gap, event.data] for gap, event in zip(gaps, timeline.events, strict=True)]}
 
 
 def _unpack(packed: dict[str, Any]) -> Timeline:
@@ -467,31 +463,16 @@ def _unpack(packed: dict[str, Any]) -> Timeline:
     for name in ("sent", "ended", "due", "connect"):
         us = plain.pop(f"{name}_us")
         plain[f"{name}_ns"] = None if us is None else us * 1000
-    times_us = list(accumulate((event[0] for event in packed["events"]), initial=packed["sent_us"]))[1:]
-    events, before = [], ""
-    for at_us, (_, head, tail, text) in zip(times_us, packed["events"], strict=True):
-        before = before[:head] + text + (before[-tail:] if tail else "")
-        events.append([at_us * 1000, before])
+    times_us = list(accumulate((gap for gap, _ in packed["events"]), initial=packed["sent_us"]))[1:]
+    events = [[at * 1000, data] for at, (_, data) in zip(times_us, packed["events"], strict=True)]
     return Timeline.from_dict(plain | {"events": events})
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many characters (or lines) two texts (or pages) have in common at their beginning."""
-    differ = (i for i, (a, b) in enumerate(zip(one, other, strict=False)) if a != b)
-    return next(differ, min(len(one), len(other)))
 
 
 def _changes(before: list[str], after: list[str]) -> list[list[Any]]:
     """How one page became the next: ``[line number, lines taken out, lines put in]``, last change first, so
     that they can be applied one by one. A metrics page is long, and few of its lines change."""
-    if not before:
-        return [[0, 0, after]]
-    if len(before) == len(after):
-        rows = enumerate(zip(before, after, strict=True))
-        return [[row, 1, [new]] for row, (old, new) in rows if old != new][::-1]
-    head = _shared(before, after)
-    tail = _shared(before[head:][::-1], after[head:][::-1])
-    return [[head, len(before) - head - tail, after[head : len(after) - tail]]]
+    steps = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
+    return [[i, j - i, after[k:m]] for what, i, j, k, m in reversed(steps) if what != "equal"]
 
 
 def _changed(before: list[str], changes: list[list[Any]]) -> list[str]:
@@ -633,7 +614,8 @@ def save_table(
         folder: instead of ``data/runs/``.
 
     Raises:
-        CourseError: the table does not say where its rows come from, or there is one of this name.
+        CourseError: the table does not say where its rows come from, there is one of this name already, or
+            the server only replays.
     """
     target = (folder or RUNS) / f"{_checked_name(name)}.csv"
     if target.exists() and not replace_old:
@@ -641,7 +623,7 @@ def save_table(
     kept = validate(frame, used_by="recorded.save_table").copy()
     kept["origin"] = kept["origin"].replace("measured", "recorded")
     clean = cleaner(server)
-    about_it = conditions(server, name) | {"workload": clean(workload), "rows": len(kept)}
+    about_it = conditions(_live(server), name) | {"workload": clean(workload), "rows": len(kept)}
     text = clean(kept.to_csv(index=False, lineterminator="\n"))
     _write_whole(target, text.encode())
     _write_whole(target.with_suffix(".json"), (json.dumps(about_it, indent=1) + "\n").encode())

@@ -6,7 +6,9 @@ in a process group of its own and then watches:
 * the server ended by itself -> say so in the state file and end;
 * it was asked to end (SIGTERM, ``make stop``) -> end the server, politely first;
 * none of the processes that use the server is alive any more (a notebook kernel, the lab, a test run: each
-  left a small file under ``users/``) for a while -> end the server.
+  left a small file under ``users/``) for a while -> end the server;
+* the state file no longer names this supervisor (another took its place, or the folder was deleted), so that
+  nobody could find the server any more -> end it.
 
 So a killed kernel, a crashed test or a closed laptop lid never leaves a server running for good, and a second
 notebook finds the first one's server.
@@ -32,7 +34,7 @@ from filelock import FileLock, Timeout
 
 POLL_SECONDS = 0.5
 POLITE_SECONDS = 10.0
-PR_SET_PDEATHSIG = 1  # see prctl(2)
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # see prctl(2)
 _LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
@@ -42,8 +44,12 @@ def identity(pid: int) -> str | None:
         process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE:
             return None
-        return f"{pid}-{process.create_time():.2f}"
-    except psutil.NoSuchProcess:
+        if sys.platform != "linux":
+            return f"{pid}-{process.create_time():.2f}"
+        # In ticks since the machine started: the time of day changes when the clock is set, as after a sleep.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return f"{pid}-{fields[19]}"
+    except (psutil.NoSuchProcess, OSError):
         return None
 
 
@@ -75,9 +81,10 @@ def write_state(folder: Path, state: dict) -> None:
 def read_state(folder: Path) -> dict | None:
     """The last written state, or None."""
     try:
-        return json.loads((folder / "state.json").read_text())
+        state = json.loads((folder / "state.json").read_text())
     except (OSError, ValueError):
         return None
+    return state if isinstance(state, dict) else None
 
 
 def end(pid: int, polite_seconds: float = POLITE_SECONDS) -> None:
@@ -87,6 +94,10 @@ def end(pid: int, polite_seconds: float = POLITE_SECONDS) -> None:
         family = [top, *top.children(recursive=True)]
     except psutil.NoSuchProcess:
         return
+    _end_all(family, polite_seconds)
+
+
+def _end_all(family: list[psutil.Process], polite_seconds: float = POLITE_SECONDS) -> None:
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
@@ -119,18 +130,25 @@ def main(folder: Path, grace_seconds: float, command: list[str]) -> int:
     for name in ("SIGTERM", "SIGINT", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, frame: asked.append(number))
+    me = identity(os.getpid())
     state = read_state(folder) or {}
+    if state.get("command", command) != command:
+        return 0  # whoever started this one was killed, and somebody else has begun anew
+    if sys.platform == "linux":
+        # Children of a server that was killed outright become this process's own, and can be found and ended.
+        _LIBC.prctl(PR_SET_CHILD_SUBREAPER, 1)
     with (folder / "server.log").open("ab") as log:
         server = _start(command, log)
-    state.update(
-        supervisor=identity(os.getpid()), server=identity(server.pid), phase="running", ended=None, why=None
-    )
+    state.update(supervisor=me, server=identity(server.pid), phase="running", ended=None, why=None)
     write_state(folder, state)
     why = "it ended by itself"
     last_used = time.monotonic()
     while server.poll() is None:
         if asked:
             why = "it was stopped"
+            break
+        if (read_state(folder) or {}).get("supervisor") != me:
+            why = "another took its place"
             break
         if users(folder):
             last_used = time.monotonic()
@@ -139,9 +157,12 @@ def main(folder: Path, grace_seconds: float, command: list[str]) -> int:
             break
         time.sleep(POLL_SECONDS)
     code = server.poll()
-    end(server.pid)
+    _end_all(psutil.Process().children(recursive=True))
     server.wait()
-    write_state(folder, {**state, "phase": "ended", "why": why, "ended": time.time(), "exit_code": code})
+    state = read_state(folder) or {}
+    if state.get("supervisor") == me:
+        state.update(phase="ended", why=why, ended=time.time(), exit_code=code)
+        write_state(folder, state)
     return 0
 
 
@@ -153,7 +174,7 @@ def _may_stop(folder: Path) -> bool:
                 return False
             write_state(folder, {**(read_state(folder) or {}), "phase": "ending"})
             return True
-    except Timeout:
+    except (Timeout, OSError):  # OSError: the folder is gone; the loop sees that next
         return False
 
 

@@ -1,0 +1,82 @@
+"""The same workloads timed by us and by the field's tools, in one table.
+
+What each tool means by "first token" is at the top of :mod:`helpers.tools`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+
+import pandas as pd
+
+from helpers import latency, recorded, stats, streaming, tools
+from helpers.settings import CourseError, Server, workspace
+from helpers.tools import Say, Workload
+
+RECORDED_TABLE = "05-tools"
+METRICS = {"TTFT": "ttft_ms", "TTFAT": "ttfat_ms"}
+
+
+def compare(server: Server, workloads: Mapping[str, Workload], *, say: Say = print) -> pd.DataFrame:
+    """Time each workload with our timer and with the tools that are at hand; the others' rows are recorded.
+
+    On a live server our timer and ``vllm bench serve`` run; aiperf does too where its environment has been
+    made. On recorded runs, all tools' rows are the recorded ones.
+
+    Returns:
+        One row a workload, tool and metric (TTFT, TTFAT): ``workload``, ``tool``, ``metric``, ``p50_ms``,
+        ``p95_ms`` (NaN where the tool does not report it), ``n``, ``origin``, ``server``.
+    """
+    tables = {("our timer", name): _ours(server, load) for name, load in workloads.items()}
+    if server.origin == "measured":
+        if importlib.util.find_spec("vllm"):
+            for name, run in zip(
+                workloads, tools.vllm_bench(server, *workloads.values(), say=say), strict=True
+            ):
+                tables[run.tool, name] = run.table
+        if workspace("envs", tools.AIPERF.name, "complete").exists():
+            for name, load in workloads.items():
+                tables["aiperf", name] = tools.aiperf(server, load, say=say).table
+    rows = [
+        _row(name, tool, metric, table[column], server)
+        for (tool, name), table in tables.items()
+        for metric, column in METRICS.items()
+    ]
+    frame = pd.DataFrame(rows)
+    try:
+        kept = recorded.load_table(RECORDED_TABLE)
+    except CourseError:  # a new set of recordings is being made: nothing to fill in from yet
+        return frame
+    missing = kept[~kept["tool"].isin(frame["tool"]) & kept["workload"].isin(list(workloads))]
+    return pd.concat([frame, missing[frame.columns]], ignore_index=True)
+
+
+def _ours(server: Server, load: Workload) -> pd.DataFrame:
+    requests = [
+        streaming.chat_request(
+            prompt,
+            max_tokens=load.max_tokens,
+            thinking=load.thinking,
+            **load.extra,
+        )
+        for prompt in load.prompts
+    ]
+    return latency.table(streaming.ask_many(server, requests, concurrency=load.concurrency))
+
+
+def _row(
+    workload: str, tool: str, metric: str, times: pd.Series, server: Server
+) -> dict[str, str | float | int]:
+    known = pd.to_numeric(times).dropna()
+    p50, p95 = (stats.percentile(known, q).value if len(known) else float("nan") for q in (0.5, 0.95))
+    return {
+        "workload": workload,
+        "tool": tool,
+        "metric": metric,
+        "p50_ms": p50,
+        "p95_ms": p95,
+        "n": len(times),
+        "origin": server.origin,
+        "server": server.name,
+    }

@@ -1,0 +1,48 @@
+"""Other people's figures, each with its source, date and conditions: ``data/published.csv``."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pandas as pd
+
+from helpers.origins import validate
+from helpers.settings import DATA, CourseError
+
+COLUMNS = ("id", "value", "unit", "what", "conditions", "source", "date")
+
+
+@cache
+def _read() -> pd.DataFrame:
+    frame = pd.read_csv(DATA / "published.csv", dtype={"date": str}).assign(origin="published")
+    return validate(frame, required=COLUMNS, numeric=("value",), used_by="data/published.csv").set_index("id")
+
+
+def table(*ids: str) -> pd.DataFrame:
+    """Rows of the table, all of them without arguments.
+
+    Columns: ``value`` and ``unit``, ``what`` was measured, under which ``conditions``, ``source``, ``date``
+    (as exact as is known) and ``origin``; the index is ``id``.
+
+    Raises:
+        CourseError: an id is not in the table.
+    """
+    frame = _read()
+    for name in ids:
+        if name not in frame.index:
+            raise CourseError(f"data/published.csv has no row {name!r}. It has: {', '.join(frame.index)}.")
+    return frame.loc[list(ids)].copy() if ids else frame.copy()
+
+
+def value(name: str) -> float:
+    """One figure, in the unit that its row names."""
+    return float(table(name)["value"].iloc[0])
+
+
+def show(*ids: str) -> pd.DataFrame:
+    """The rows as a reader wants them: what, how much, under which conditions, and who says so."""
+    frame = table(*ids)
+    figure = [f"{number:g} {unit}" for number, unit in zip(frame["value"], frame["unit"], strict=True)]
+    shown = pd.DataFrame({"what": frame["what"], "published": figure, "conditions": frame["conditions"]})
+    shown["source"] = frame["source"] + ", " + frame["date"]
+    return shown.reset_index(drop=True)

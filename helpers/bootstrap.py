@@ -172,8 +172,8 @@ def install_torch() -> None:
         if not error:
             return
         say(
-            "PyTorch's CPU build can be had neither from %s nor from a find-links folder. Without any network, "
-            "connect first and type the same again. Otherwise there are two ways:" % TORCH_CPU_INDEX
+            "PyTorch's CPU build can be had neither from %s nor from a find-links folder.\nWithout any "
+            "network, connect first and type the same again. Otherwise there are two ways:" % TORCH_CPU_INDEX
         )
         if not sys.stdin.isatty() or os.environ.get("CI"):
             stop(

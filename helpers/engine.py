@@ -36,7 +36,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 from filelock import FileLock, Timeout
 
-from helpers import api, model, recipes, supervisor
+from helpers import api, model, recipes, recorded, supervisor
 from helpers.settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
@@ -99,7 +99,9 @@ def connect(say: Say | None = None, *, keep: bool = False) -> Server:
             server = _local(RECORDED, say, keep)
         else:
             server = _local(EMBEDDED, say, keep)
-    say(f"ready: {server.name} at {api.root(server)}")
+    recorded.start_if_asked(server)
+    word = "recorded on " if server.origin == "recorded" else ""
+    say(f"ready: {word}{server.name} at {api.root(server)}")
     return server
 
 
@@ -168,7 +170,8 @@ def birth(server: Server) -> list[float]:
     The engine times them itself right after it has started, because a cold server is cold only once. Empty
     for any other server.
     """
-    state = supervisor.read_state(EMBEDDED.folder) or {}
+    kind = RECORDED if server.origin == "recorded" else EMBEDDED
+    state = supervisor.read_state(kind.folder) or {}
     return list(state.get("birth_ms", [])) if state.get("base_url") == server.base_url else []
 
 
@@ -225,7 +228,7 @@ def _local(kind: Kind, say: Say, keep: bool) -> Server:
         problem = _problem(kind, state) if state else None
         if state and problem is not None:
             if problem:
-                say(f"{problem}; starting a new one. The end of its log was:\n{_tail(kind)}")
+                say(f"{problem}; starting a new one. {_tail(kind)}")
             _end(state)
             state = None
         if state is None:
@@ -266,7 +269,7 @@ def _start(kind: Kind, say: Say) -> dict:
         about = {"model": model.NAME, "origin": "measured", "name": f"vLLM {version} on CPU, {model.LABEL}"}
     else:
         words = [sys.executable, "-m", "helpers.replay", "--port", str(port)]
-        about = {"model": model.NAME, "origin": "recorded", "name": "recorded runs"}
+        about = {"origin": "recorded", **recorded.about()}
     log = kind.folder / "server.log"
     if log.exists():
         log.replace(kind.folder / "server.previous.log")
@@ -314,16 +317,16 @@ def _await_health(kind: Kind, state: dict, say: Say) -> dict:
         if state.get("phase") != "running" or not _alive(state):
             why = f" ({state['why']})" if state.get("why") else ""
             raise CourseError(
-                f"The {kind.name} server ended after {waited:.0f} s{why}, before it was ready. The end of "
-                f"its log ({kind.folder / 'server.log'}):\n{_tail(kind)}\nType: make stop   and run this again."
+                f"The {kind.name} server ended after {waited:.0f} s{why}, before it was ready. "
+                f"{_tail(kind)}\nType: make stop   and run this again."
             )
         if _healthy(state):
             break
         if waited > START_LIMIT_SECONDS:
             _end(state)
             raise CourseError(
-                f"The {kind.name} server was not ready after {waited:.0f} s and was stopped. The end of its "
-                f"log:\n{_tail(kind)}\nIs the machine very busy? Run this again when it is quieter."
+                f"The {kind.name} server was not ready after {waited:.0f} s and was stopped. "
+                f"{_tail(kind)}\nIs the machine very busy? Run this again when it is quieter."
             )
         line = f"{waited:4.0f} s  {_phase(kind)}"
         if line != shown:
@@ -337,8 +340,8 @@ def _await_health(kind: Kind, state: dict, say: Say) -> dict:
             news["birth_ms"] = [round(_first_token_ms(state), 1) for _ in range(3)]
         except (OSError, http.client.HTTPException) as error:
             raise CourseError(
-                f"The {kind.name} server started, and failed at its first request ({error}). The end of its "
-                f"log ({kind.folder / 'server.log'}):\n{_tail(kind)}\nType: make stop   and run this again."
+                f"The {kind.name} server started, and failed at its first request ({error}). "
+                f"{_tail(kind)}\nType: make stop   and run this again."
             ) from error
     state = {**(supervisor.read_state(kind.folder) or state), **news}
     supervisor.write_state(kind.folder, state)
@@ -380,11 +383,13 @@ def _phase(kind: Kind) -> str:
 
 
 def _tail(kind: Kind, lines: int = 12) -> str:
+    path = kind.folder / "server.log"
     try:
-        text = (kind.folder / "server.log").read_text(errors="replace")
+        text = path.read_text(errors="replace")
     except OSError:
-        return "  (no log)"
-    return "\n".join("  " + line[:200] for line in text.splitlines()[-lines:]) or "  (an empty log)"
+        return f"It left no log ({path})."
+    end = "\n".join("  " + line[:200] for line in text.splitlines()[-lines:])
+    return f"The end of its log ({path}):\n{end or '  (empty)'}"
 
 
 def _alive(state: dict) -> bool:

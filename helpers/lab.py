@@ -13,6 +13,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import psutil
@@ -31,6 +32,8 @@ def main(words: list[str]) -> int:
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
     command += [f"--LabApp.default_url=/lab/tree/{first}", "--ServerApp.ip=127.0.0.1"]
     command += ["--LabApp.news_url=None", "--ServerApp.log_level=WARN"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command += ["--ServerApp.allow_root=True"]  # as in a container; Jupyter asks to be told
     own: dict[str, Any] = {"preexec_fn": supervisor.die_with_parent} if sys.platform == "linux" else {}
     lab = subprocess.Popen([*command, *words], **own)
     _remember(lab.pid)
@@ -38,6 +41,7 @@ def main(words: list[str]) -> int:
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, frame: lab.terminate())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the lab, which asks back
+    threading.Thread(target=_say_where, args=(lab.pid, first), daemon=True).start()
     threading.Thread(target=_start_engine, daemon=True).start()
     code = lab.wait()
     workspace("lab.json").unlink(missing_ok=True)
@@ -63,6 +67,19 @@ def stop() -> list[str]:
 def _remember(pid: int) -> None:
     names = {"lab": supervisor.identity(pid), "starter": supervisor.identity(os.getpid())}
     workspace("lab.json").write_text(json.dumps(names))
+
+
+def _say_where(pid: int, first: str) -> None:
+    """Print the lab's address as soon as it has one; needed where no browser opens by itself."""
+    from jupyter_server.serverapp import list_running_servers
+
+    for _ in range(240):
+        for running in list_running_servers():
+            if running["pid"] == pid:
+                token = f"?token={running['token']}" if running["token"] else ""
+                print(f"the lab is at {running['url']}lab/tree/{first}{token}", flush=True)
+                return
+        time.sleep(0.25)
 
 
 def _start_engine() -> None:

@@ -1,4 +1,4 @@
-"""Stand-ins with known behaviour, for the checks of exercises: what a right answer must give is then known."""
+"""Stand-ins with known behaviour, for the checks of exercises: what a right answer gives is then known."""
 
 from __future__ import annotations
 

@@ -362,7 +362,7 @@ def load(path: Path) -> Run:
     try:
         with gzip.open(path, "rt", encoding="utf-8") as file:
             first, *entries = (json.loads(line) for line in file)
-        _check_format(first, path)
+        about_run = _check_format(first, path)
         timelines, pages = [], []
         before: dict[str, list[str]] = {}
         for entry in entries:
@@ -374,7 +374,7 @@ def load(path: Path) -> Run:
                 pages.append(Page(name, "\n".join(before[name]), at_us * 1000))
     except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as problem:
         raise _damaged(path, problem) from problem
-    return Run(first, tuple(timelines), tuple(pages))
+    return Run(about_run, tuple(timelines), tuple(pages))
 
 
 def runs(folder: Path | None = None) -> dict[str, dict[str, Any]]:
@@ -427,7 +427,7 @@ def no_runs(folder: Path | None = None) -> CourseError:
 def _check_format(first: dict[str, Any], path: Path) -> dict[str, Any]:
     if first["format"] > FORMAT:
         raise CourseError(f"{path.name} was recorded by a newer version of the course. Type: git pull")
-    return first
+    return {name: value for name, value in first.items() if name != "format"}
 
 
 def _damaged(path: Path, problem: Exception) -> CourseError:

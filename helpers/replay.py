@@ -138,7 +138,9 @@ class Session:
             self.version = run.conditions["server"].get("version") or self.version
         self.exact: dict[tuple[str, bool], list[Recording]] = {}
         for recording in self.recordings:
-            self.exact.setdefault((recording.like.whole, recording.again), []).append(recording)
+            # What is refused is refused every time; the cache has no part in it.
+            for again in (False, True) if recording.timeline.error else (recording.again,):
+                self.exact.setdefault((recording.like.whole, again), []).append(recording)
         self.uses: Counter[Recording] = Counter()
         self.seen: set[str] = set()
         self.run = next(iter(runs), "")  # the run that the last request was answered from

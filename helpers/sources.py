@@ -26,7 +26,9 @@ HEADER = re.compile(r"# %%(?:\s|$)")
 NAME_IN_HEADER = re.compile(r'\bname="([^"]*)"')
 BEGIN = re.compile(r"(\s*)# --- your code(?::\s*(.*?))?\s*$")
 END = re.compile(r"\s*# --- end\s*$")
-IMPORTS_CHECK = re.compile(r"^from helpers import .*\bcheck\b", re.MULTILINE)
+IMPORTS_CHECK = re.compile(
+    r"^from helpers import [^\n]*\bcheck\b|^from helpers import \([^)]*\bcheck\b", re.MULTILINE
+)
 DEFAULT_TODO = "write your code here, in place of the next line."
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

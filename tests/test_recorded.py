@@ -317,7 +317,8 @@ def test_tables_that_cannot_be_kept_or_read():
 
 
 def test_importing_these_modules_loads_no_engine():
-    code = "import sys, helpers.recorded, helpers.replay; print({'vllm', 'torch', 'transformers'} & {*sys.modules})"
+    code = "import sys, helpers.recorded, helpers.replay\n"
+    code += "print({'vllm', 'torch', 'transformers'} & {*sys.modules})"
     ended = subprocess.run(
         [sys.executable, "-c", code],
         cwd=recorded.REPO,

@@ -38,6 +38,7 @@ from helpers import (
 )
 
 # %% name="connect"
+pd.set_option("display.max_colwidth", None)  # show long texts in tables whole
 server = engine.connect()
 
 # %% [markdown] name="why"
@@ -395,13 +396,17 @@ published.show("vllm.first_request_before", "vllm.first_request_after")
 # lengths, each beginning with a call id that no server has seen. And then each once more.
 
 # %% name="measure-length"
-timed = []
+timed, marks = [], []
 for lines in (1, 8, 18, 32):
     for _ in range(3):
         system = f"{prompts.call_id()} {prompts.AGENT}\n{prompts.rules(lines)}"
         request = streaming.chat_request(prompts.conversation(prompts.HELLO, system=system), max_tokens=2)
         timed += [("cold", streaming.ask(server, request)), ("cached", streaming.ask(server, request))]
+        marks += [lines, lines]
 lengths = latency.table([reply for _, reply in timed], cache=[cache for cache, _ in timed])
+lengths["prompt_tokens"] = lengths.groupby(marks)["prompt_tokens"].transform(
+    "median"
+)  # ids differ by a token
 lengths.pivot_table(index="prompt_tokens", columns="cache", values=["ttft_ms", "cached_tokens"]).round(0)
 
 # %% name="figure-length" tags=["figure"]
@@ -418,7 +423,8 @@ print(
 
 # %% [markdown] name="prefix-cache"
 # The second time, the server found the beginning of the prompt in its **prefix cache** and computed only the rest.
-# A phone agent lives from this: its system prompt is long and the same in every call, so it is computed once. But
+# Look at the column `cached_tokens`: the cache counts in whole blocks, so the shortest prompt was computed twice. A
+# phone agent lives from this: its system prompt is long and the same in every call, so it is computed once. But
 # only if it really is the same *from the first character on*. Where would you put the id of the call?
 
 # %% name="id-first-or-last"
@@ -438,8 +444,8 @@ for place, system in places.items():
     print(f"{place}: median TTFT {later.median():.0f} ms")
 
 # %% [markdown] name="prefix-trap"
-# One line of a template, and a large part of the budget. On PhoneLLM there is a further trap: in a hybrid Mamba
-# model a cached prefix counts only in whole blocks, and a prompt shorter than one block never hits:
+# One line of a template, and a large part of the budget. On PhoneLLM the blocks are larger: in a hybrid Mamba model
+# a prefix can be taken up only where the state of the Mamba layers was kept, too.
 
 # %% name="published-block"
 published.show("vllm.mamba_block")

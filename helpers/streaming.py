@@ -36,7 +36,7 @@ import warnings
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from typing import Any, TypeVar
@@ -48,6 +48,7 @@ from helpers.stream_errors import StreamError, explain, shown
 
 TIMEOUT_S = 120.0
 CONNECT_TIMEOUT_S = 10.0
+TURN_S = 0.005  # the longest that one request of a burst holds up the next
 
 Message = dict[str, Any]
 Request = dict[str, Any]
@@ -174,6 +175,7 @@ def new_session() -> aiohttp.ClientSession:
     trace.on_connection_create_start.append(_connection_opens)
     trace.on_connection_create_end.append(_connection_is_open)
     trace.on_connection_reuseconn.append(_connection_is_reused)
+    trace.on_request_chunk_sent.append(_request_is_written)
     return aiohttp.ClientSession(
         # A server built on uvicorn, as vLLM's, drops a connection that was idle for 5 s. A request sent at
         # that moment would be lost, so we do it first.
@@ -216,7 +218,7 @@ def ask_many(
     """Send several requests, at most ``concurrency`` of them in flight, and wait for all answers.
 
     All are due at once; the wait for a free place is not part of a request's own time (``sent_ns`` is after
-    it) but is kept, as ``sent_ns - due_ns``. ``timeout_s`` is for each request and does not count that wait.
+    it) but is kept, as ``sent_ns - due_ns``. A burst of many is spread over some ten milliseconds (see below). ``timeout_s`` is for each request and does not count that wait.
 
     Returns:
         One timeline for each request, in the order given.
@@ -227,11 +229,25 @@ def ask_many(
 
     async def send_all() -> list[Received]:
         places = asyncio.Semaphore(concurrency)
+        turn = asyncio.Lock()
         due_ns = time.perf_counter_ns()
 
         async def send(body: Request) -> Received:
             async with places:
-                return await receive(server, body, session=session, timeout_s=timeout_s, due_ns=due_ns)
+                # One request at a time takes its stamp and goes onto the wire. Otherwise the first stamps of
+                # a burst are taken long before the loop has come round to writing those requests, and that
+                # delay of ours would look like the server's. A far server's slow handshakes still overlap:
+                # each holds up the next for TURN_S at most. This wait, too, is kept as sent_ns - due_ns.
+                async with turn:
+                    written = asyncio.Event()
+                    task = asyncio.create_task(
+                        receive(
+                            server, body, session=session, timeout_s=timeout_s, due_ns=due_ns, written=written
+                        )
+                    )
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(written.wait(), TURN_S)
+                return await task
 
         async with new_session() as session:
             return await asyncio.gather(*(send(body) for body in bodies))
@@ -272,7 +288,8 @@ class Received:
     """What one request brought, before anything is parsed; :func:`finish` makes a timeline of it.
 
     The fields that :class:`Timeline` has too mean the same. ``reads`` holds ``(arrival time in ns, bytes)``
-    of each read, ``failure`` what the HTTP client raised, ``location`` where a redirect points.
+    of each read, ``failure`` what the HTTP client raised, ``location`` where a redirect points, ``written``
+    is set when the request is on the wire.
     """
 
     server: Server = field(repr=False)
@@ -285,6 +302,7 @@ class Received:
     location: str | None = None
     reads: list[tuple[int, bytes]] = field(default_factory=list)
     failure: Exception | None = None
+    written: asyncio.Event | None = field(default=None, repr=False)
 
 
 async def receive(
@@ -294,13 +312,14 @@ async def receive(
     session: aiohttp.ClientSession | None = None,
     timeout_s: float = TIMEOUT_S,
     due_ns: int | None = None,
+    written: asyncio.Event | None = None,
 ) -> Received:
     """Send one request and stamp what arrives, without looking at it. Arguments as for :func:`stream`."""
     if session is None:
         async with new_session() as session:
             return await receive(server, request, session=session, timeout_s=timeout_s, due_ns=due_ns)
     body = json.dumps({"model": server.model} | request).encode()
-    received = Received(server, json.loads(body), due_ns)  # a copy: the caller may change the request later
+    received = Received(server, json.loads(body), due_ns, written=written)  # a copy
     url = server.base_url.rstrip("/") + "/chat/completions"
     headers = {"Content-Type": "application/json"}
     if server.api_key:
@@ -332,6 +351,11 @@ async def _connection_opens(session: aiohttp.ClientSession, context: Any, _: Any
 
 async def _connection_is_open(session: aiohttp.ClientSession, context: Any, _: Any) -> None:
     context.trace_request_ctx.connect_ns = time.perf_counter_ns() - context.opened_at_ns
+
+
+async def _request_is_written(session: aiohttp.ClientSession, context: Any, _: Any) -> None:
+    if context.trace_request_ctx.written is not None:
+        context.trace_request_ctx.written.set()
 
 
 async def _connection_is_reused(session: aiohttp.ClientSession, context: Any, _: Any) -> None:

@@ -18,8 +18,8 @@
 #
 # A voice agent is a loop. **Speech to text** writes down what the caller said. A **language model** reads it and
 # answers. **Text to speech** says the answer. The caller hears nothing until the first words of the answer have
-# gone all the way round, and people who run such agents find that callers are content when that takes at most
-# **1500 ms**, nearly every time: at the 95th percentile, written P95.
+# gone all the way round. The makers of PhoneLLM, who run many such agents, write that callers are content when that
+# takes at most **1500 ms**, nearly every time: at the 95th percentile, written P95.
 #
 # Only a part of the 1500 ms belongs to the language model. How soon its first word comes is what this course is
 # about: you will serve a model, time it, see what else uses up the budget, and work out what a minute of
@@ -94,7 +94,7 @@ for chunk in stream:
 # %% name="ask"
 reply = streaming.ask(server, prompts.conversation(prompts.HELLO), max_tokens=40)
 chunks = latency.chunk_table({"first reply": reply})
-chunks[["at_ms", "kind", "text"]]
+chunks[["at_ms", "kind", "text"]].round(1)
 
 # %% name="figure-timeline" tags=["figure"]
 figures.show(figures.stream_timeline, chunks, title="One streamed reply, chunk by chunk")

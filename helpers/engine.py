@@ -51,6 +51,7 @@ ENGINE_VARIABLE = "PHONELLM_ENGINE"
 HOST = "127.0.0.1"
 GRACE_SECONDS = 60.0
 START_LIMIT_SECONDS = 600.0
+HEALTH_SECONDS = 10.0  # a server that says nothing for so long hangs
 MEMORY_NEEDED_GIB = 3.0
 
 Say = Callable[[str], None]
@@ -231,7 +232,7 @@ def _local(kind: Kind, say: Say, keep: bool) -> Server:
                 say(f"{problem}; starting a new one. {_tail(kind)}")
             _end(state)
             state = None
-        if state is None:
+        if not state:
             state = _start(kind, say)
         if not state.get("ready"):
             state = _await_health(kind, state, say)
@@ -400,7 +401,9 @@ def _alive(state: dict) -> bool:
 def _healthy(state: dict) -> bool:
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
-        with opener.open(state["base_url"].removesuffix("/v1") + "/health", timeout=10) as response:
+        with opener.open(
+            state["base_url"].removesuffix("/v1") + "/health", timeout=HEALTH_SECONDS
+        ) as response:
             return response.status == 200
     except (OSError, http.client.HTTPException):
         return False
@@ -418,10 +421,8 @@ def _end(state: dict) -> bool:
     ran = supervisor.runs(guard) or supervisor.runs(server)
     if supervisor.runs(guard):
         with contextlib.suppress(psutil.NoSuchProcess):
-            process = psutil.Process(int(guard.split("-")[0]))
-            process.terminate()
-            with contextlib.suppress(psutil.TimeoutExpired):
-                process.wait(3 * supervisor.POLITE_SECONDS)
+            psutil.Process(int(guard.split("-")[0])).terminate()
+        supervisor.wait_for([guard], 3 * supervisor.POLITE_SECONDS)
     for name in (server, guard):  # what is still there: the supervisor did not manage, or hangs
         if supervisor.runs(name):
             supervisor.end(int(name.split("-")[0]))

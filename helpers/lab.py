@@ -16,8 +16,6 @@ import threading
 import time
 from typing import Any
 
-import psutil
-
 from helpers import engine, lessons, supervisor
 from helpers.settings import REPO, WORKSPACE, CourseError, workspace
 
@@ -57,9 +55,7 @@ def stop() -> list[str]:
         if supervisor.runs(names["lab"]):
             # The lab first: what started it then lets go of the engine by itself.
             supervisor.end(int(names["lab"].split("-")[0]))
-            with contextlib.suppress(psutil.NoSuchProcess, psutil.TimeoutExpired):
-                if supervisor.runs(names["starter"]):
-                    psutil.Process(int(names["starter"].split("-")[0])).wait(30)
+            supervisor.wait_for([names["starter"]], 30)
             return ["stopped the lab"]
     return []
 

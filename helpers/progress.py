@@ -197,7 +197,8 @@ def show(lesson: str) -> None:
     course, plain_course = [], ["The course"]
     for number, group in frame.groupby("lesson", sort=True):
         source = sources.find(number)
-        name = f"{number} {sources.title(source) if source else ''}".strip()
+        title = sources.title(source) if source else ""
+        name = title if title.startswith(number) else f"{number} {title}".strip()
         exercises, questions = group[group["kind"] == "exercise"], group[group["kind"] == "quiz"]
         counts = [
             f"{part['passed'].sum()} of {len(part)} {what}"

@@ -218,7 +218,8 @@ def ask_many(
     """Send several requests, at most ``concurrency`` of them in flight, and wait for all answers.
 
     All are due at once; the wait for a free place is not part of a request's own time (``sent_ns`` is after
-    it) but is kept, as ``sent_ns - due_ns``. A burst of many is spread over some ten milliseconds (see below). ``timeout_s`` is for each request and does not count that wait.
+    it) but is kept, as ``sent_ns - due_ns``. A burst of many is spread over some ten milliseconds (see
+    below). ``timeout_s`` is for each request and does not count that wait.
 
     Returns:
         One timeline for each request, in the order given.

@@ -98,14 +98,24 @@ def end(pid: int, polite_seconds: float = POLITE_SECONDS) -> None:
 
 
 def _end_all(family: list[psutil.Process], polite_seconds: float = POLITE_SECONDS) -> None:
+    names = {identity(process.pid): process for process in family}
     for process in family:
         with contextlib.suppress(psutil.NoSuchProcess):
             process.terminate()
-    _, left = psutil.wait_procs(family, polite_seconds)
-    for process in left:
+    left = wait_for([name for name in names if name], polite_seconds)
+    for name in left:
         with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(left, polite_seconds)
+            names[name].kill()
+    wait_for(left, polite_seconds)
+
+
+def wait_for(names: list[str], seconds: float) -> list[str]:
+    """Wait until these processes have ended; returns those that still run after so long. (psutil's own wait
+    goes on until the parent has taken note, and that may be a kernel that is busy with other things.)"""
+    deadline = time.monotonic() + seconds
+    while (left := [name for name in names if runs(name)]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return left
 
 
 def die_with_parent() -> None:

@@ -110,6 +110,9 @@ def start_engine(config: pytest.Config):
 
 def lend_model() -> None:
     """Make the small model once in the real workspace, where it stays, and link it into this run's."""
+    lent = WORKSPACE / "model" / MODEL_FOLDER
+    if lent.exists():
+        return
     made = subprocess.run(
         [sys.executable, "-c", "from helpers import model; print(model.prepare(lambda line: None))"],
         env=os.environ | {"PHONELLM_WORKSPACE": str(REAL_WORKSPACE)},
@@ -119,7 +122,6 @@ def lend_model() -> None:
     )
     if made.returncode:
         raise RuntimeError(f"the small model could not be made ready: {made.stderr[-2000:]}")
-    lent = WORKSPACE / "model" / MODEL_FOLDER
     lent.mkdir(parents=True)
     for file in Path(made.stdout.strip().splitlines()[-1]).iterdir():
         (lent / file.name).symlink_to(file)

@@ -2,7 +2,7 @@
 # # 05 · Measure TTFT
 #
 # A stopwatch around a request looks like the easiest thing in the world. In this lesson you write one, and then
-# catch it being wrong by half a second, on the server that runs behind this notebook. After that you know what
+# catch it being wrong, and not by a little, on the server that runs behind this notebook. After that you know what
 # to time, how often, and how much to believe of the result.
 #
 # | | |
@@ -19,23 +19,8 @@ import numpy as np
 import pandas as pd
 from openai import OpenAI
 
-from helpers import (
-    api,
-    check,
-    engine,
-    figures,
-    latency,
-    opinions,
-    practice,
-    progress,
-    prompts,
-    published,
-    quiz,
-    runs,
-    stats,
-    streaming,
-    tools,
-)
+from helpers import api, check, engine, figures, latency, opinions, practice, progress
+from helpers import prompts, published, quiz, runs, stats, streaming, tools
 
 # %% name="connect"
 pd.set_option("display.max_colwidth", None)  # show long texts in tables whole
@@ -637,7 +622,7 @@ workloads = {
 
 # %% name="run-tools"
 compared = opinions.compare(server, workloads)
-compared
+compared.round(1)
 
 # %% name="figure-tools-thinking" tags=["figure"]
 thinks_first = compared[compared["workload"] == "thinks first"]
@@ -648,8 +633,7 @@ calls_a_tool = compared[compared["workload"] == "calls a tool"]
 figures.show(figures.tool_comparison, calls_a_tool, title="A reply that calls a tool")
 
 # %% [markdown] name="tools-2"
-# Three tools, one server, and on the tool call they differ by hundreds of milliseconds. Not because one has a better
-# clock. They mean different things by "first token": vLLM's tool, in this version, stops at the first chunk of any
+# Three tools, one server, and on the tool call they are far apart. Not because one has a better clock. They mean different things by "first token": vLLM's tool, in this version, stops at the first chunk of any
 # kind, which is your naive timer from exercise 1. And it has no TTFAT at all, so for a model that thinks it cannot
 # tell you what a caller waits for. Before you compare two published numbers, find out which chunk each stopped at.
 #

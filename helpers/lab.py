@@ -27,6 +27,9 @@ def main(words: list[str]) -> int:
     lessons.copy()
     root = REPO if WORKSPACE.is_relative_to(REPO) else WORKSPACE
     first = (WORKSPACE / "lessons" / FIRST_LESSON).relative_to(root).as_posix()
+    if names := _running():
+        print(f"the lab already runs; it is at {_address(_pid(names['lab']), first) or 'some other address'}")
+        return 0
     command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
     command += [f"--LabApp.default_url=/lab/tree/{first}", "--ServerApp.ip=127.0.0.1"]
     command += ["--LabApp.news_url=None", "--ServerApp.log_level=WARN"]
@@ -50,14 +53,26 @@ def main(words: list[str]) -> int:
 
 def stop() -> list[str]:
     """Stop the lab that ``make lab`` started, if it runs; returns a line if it did."""
-    with contextlib.suppress(OSError, ValueError, KeyError):
+    names = _running()
+    if not names:
+        return []
+    # The lab first: what started it then lets go of the engine by itself.
+    supervisor.end(_pid(names["lab"]))
+    supervisor.wait_for([names["starter"]], 30)
+    return ["stopped the lab"]
+
+
+def _running() -> dict[str, str] | None:
+    """The names of the processes of the lab that runs, and of what started it."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         names = json.loads(workspace("lab.json").read_text())
-        if supervisor.runs(names["lab"]):
-            # The lab first: what started it then lets go of the engine by itself.
-            supervisor.end(int(names["lab"].split("-")[0]))
-            supervisor.wait_for([names["starter"]], 30)
-            return ["stopped the lab"]
-    return []
+        if supervisor.runs(str(names["lab"])):
+            return {"lab": names["lab"], "starter": names["starter"]}
+    return None
+
+
+def _pid(name: str) -> int:
+    return int(name.split("-")[0])
 
 
 def _remember(pid: int) -> None:
@@ -67,15 +82,22 @@ def _remember(pid: int) -> None:
 
 def _say_where(pid: int, first: str) -> None:
     """Print the lab's address as soon as it has one; needed where no browser opens by itself."""
+    for _ in range(240):
+        if address := _address(pid, first):
+            print(f"the lab is at {address}", flush=True)
+            return
+        time.sleep(0.25)
+
+
+def _address(pid: int, first: str) -> str | None:
+    """Where a browser finds the first lesson in the lab with this pid, key included; None if it is not up."""
     from jupyter_server.serverapp import list_running_servers
 
-    for _ in range(240):
-        for running in list_running_servers():
-            if running["pid"] == pid:
-                token = f"?token={running['token']}" if running["token"] else ""
-                print(f"the lab is at {running['url']}lab/tree/{first}{token}", flush=True)
-                return
-        time.sleep(0.25)
+    for running in list_running_servers():
+        if running["pid"] == pid:
+            token = f"?token={running['token']}" if running["token"] else ""
+            return f"{running['url']}lab/tree/{first}{token}"
+    return None
 
 
 def _start_engine() -> None:

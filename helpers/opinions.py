@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from helpers import latency, recorded, stats, streaming, tools
+from helpers import engine, latency, prompts, recorded, stats, streaming, tools
 from helpers.settings import CourseError, Server, workspace
 from helpers.tools import Say, Workload
 
@@ -18,7 +18,25 @@ RECORDED_TABLE = "05-tools"
 METRICS = {"TTFT": "ttft_ms", "TTFAT": "ttfat_ms"}
 
 
-def compare(server: Server, workloads: Mapping[str, Workload], *, say: Say = print) -> pd.DataFrame:
+def workloads() -> dict[str, Workload]:
+    """The two kinds of request that lesson 05 gives to each tool, one at a time: one that thinks before it
+    answers, and one that must call a tool. Each prompt is new, by its call id."""
+    return {
+        "thinks first": Workload(
+            prompts=tuple(f"{prompts.HELLO} {prompts.call_id()}" for _ in range(12)),
+            max_tokens=20,
+            thinking=True,
+            extra={"thinking_token_budget": 8, "ignore_eos": True},
+        ),
+        "calls a tool": Workload(
+            prompts=tuple(f"Where is order 1234? {prompts.call_id()}" for _ in range(8)),
+            max_tokens=60,
+            extra={"tools": [prompts.ORDER_TOOL], "tool_choice": "required"},
+        ),
+    }
+
+
+def compare(server: Server, loads: Mapping[str, Workload], *, say: Say = print) -> pd.DataFrame:
     """Time each workload with our timer and with the tools that are at hand; the others' rows are recorded.
 
     On a live server our timer and ``vllm bench serve`` run; aiperf does too where its environment has been
@@ -28,15 +46,13 @@ def compare(server: Server, workloads: Mapping[str, Workload], *, say: Say = pri
         One row a workload, tool and metric (TTFT, TTFAT): ``workload``, ``tool``, ``metric``, ``p50_ms``,
         ``p95_ms`` (NaN where the tool does not report it), ``n``, ``origin``, ``server``.
     """
-    tables = {("our timer", name): _ours(server, load) for name, load in workloads.items()}
+    tables = {("our timer", name): _ours(server, load) for name, load in loads.items()}
     if server.origin == "measured":
         if importlib.util.find_spec("vllm"):
-            for name, run in zip(
-                workloads, tools.vllm_bench(server, *workloads.values(), say=say), strict=True
-            ):
+            for name, run in zip(loads, tools.vllm_bench(server, *loads.values(), say=say), strict=True):
                 tables[run.tool, name] = run.table
         if workspace("envs", tools.AIPERF.name, "complete").exists():
-            for name, load in workloads.items():
+            for name, load in loads.items():
                 tables["aiperf", name] = tools.aiperf(server, load, say=say).table
     rows = [
         _row(name, tool, metric, table[column], server)
@@ -48,7 +64,7 @@ def compare(server: Server, workloads: Mapping[str, Workload], *, say: Say = pri
         kept = recorded.load_table(RECORDED_TABLE)
     except CourseError:  # a new set of recordings is being made: nothing to fill in from yet
         return frame
-    missing = kept[~kept["tool"].isin(frame["tool"]) & kept["workload"].isin(list(workloads))]
+    missing = kept[~kept["tool"].isin(frame["tool"]) & kept["workload"].isin(list(loads))]
     return pd.concat([frame, missing[frame.columns]], ignore_index=True)
 
 
@@ -80,3 +96,19 @@ def _row(
         "origin": server.origin,
         "server": server.name,
     }
+
+
+def record() -> None:
+    """Run all three tools on the embedded engine and keep the table as ``data/runs/05-tools.csv``."""
+    tools.environment(tools.AIPERF)
+    server = engine.connect()
+    compare(server, workloads())  # once for warmth: the first tool call compiles its grammar
+    frame = compare(server, workloads())
+    sentence = "one at a time: 12 requests that think for 8 tokens first, 8 that must call a tool"
+    path = recorded.save_table(RECORDED_TABLE, frame, server=server, workload=sentence, replace_old=True)
+    print(frame.round(1).to_string())
+    print(f"kept as {path}")
+
+
+if __name__ == "__main__":
+    record()

@@ -67,6 +67,7 @@ EMBEDDED = Recipe(
         Flag(
             "VLLM_CPU_KVCACHE_SPACE", "1", "GiB of memory for the KV cache, about 46,000 tokens of this model"
         ),
+        Flag("VLLM_HOST_IP", "127.0.0.1", "its parts find each other on this machine, whatever its network"),
         Flag("HF_HUB_OFFLINE", "1", "the model is on the disk; nothing is looked up on the network"),
         Flag("VLLM_NO_USAGE_STATS", "1", "no usage report is sent to vLLM's makers"),
         Flag("DO_NOT_TRACK", "1", "the same, for the libraries below it"),

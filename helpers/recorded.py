@@ -41,7 +41,7 @@ from urllib.parse import urlsplit
 import pandas as pd
 import psutil
 
-from helpers import api, recipes, streaming
+from helpers import api, machine, recipes, streaming
 from helpers.origins import validate
 from helpers.settings import API_KEY_VARIABLE, DATA, REPO, WORKSPACE, CourseError, Server
 from helpers.streaming import Timeline
@@ -231,11 +231,11 @@ def conditions(server: Server, lesson: str) -> dict[str, Any]:
         "lesson": lesson,
         "date": datetime.date.today().isoformat(),
         "machine": {
-            "processor": _processor(),
+            "processor": machine.processor(),
             "cores": os.cpu_count(),
             "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
         },
-        "os": _system(),
+        "os": machine.system(),
         "python": platform.python_version(),
         "server": {
             "name": server.name.removesuffix(f" at {host}"),
@@ -246,22 +246,6 @@ def conditions(server: Server, lesson: str) -> dict[str, Any]:
         },
     }
     return _cleaned(about, cleaner(server))
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-        return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.processor() or platform.machine()
-
-
-def _system() -> str:
-    try:
-        name = platform.freedesktop_os_release()["PRETTY_NAME"]
-    except (OSError, KeyError):
-        name = f"{platform.system()} {platform.release()}"
-    return f"{name}, {platform.machine()}"
 
 
 def _version(server: Server) -> str | None:

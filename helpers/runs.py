@@ -8,28 +8,13 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-import os
 from typing import Any
 
 import pandas as pd
 
-from helpers import machine
+from helpers import recorded
 from helpers.origins import validate
 from helpers.settings import WORKSPACE, CourseError, Server, workspace
-
-
-def conditions(server: Server, workload: str) -> dict[str, Any]:
-    """What a measurement needs beside it to mean anything later: where, with what, when, of what."""
-    return {
-        "server": server.name,
-        "model": server.model,
-        "origin": server.origin,
-        "workload": workload,
-        "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "processor": machine.processor(),
-        "cores": os.cpu_count(),
-        "versions": machine.versions(),
-    }
 
 
 def save(name: str, frame: pd.DataFrame, server: Server, workload: str) -> str:
@@ -47,7 +32,8 @@ def save(name: str, frame: pd.DataFrame, server: Server, workload: str) -> str:
         path = workspace("runs", f"{stem}{suffix}.json")
         try:
             with path.open("x") as file:  # "x": never onto an existing file
-                json.dump(conditions(server, workload) | {"requests": len(frame)}, file, indent=1)
+                about = recorded.conditions(server, name) | {"workload": workload, "requests": len(frame)}
+                json.dump(about | {"origin": server.origin}, file, indent=1)
         except FileExistsError:
             continue
         frame.to_csv(path.with_suffix(".csv"), index=False)

@@ -66,7 +66,7 @@ def pytest_runtest_teardown() -> None:
 
 def pytest_sessionfinish() -> None:
     """After the last test, after a failure with -x, and after Ctrl-C."""
-    if _engine:
+    if (WORKSPACE / "engine").exists():  # there is one, or its start was interrupted
         from helpers import engine
 
         engine.stop()

@@ -1,8 +1,8 @@
 """Numbers in prose are checked, not remembered.
 
 Each number in a lesson's text is either quoted from a table or the code (then its pattern here says from
-which), or it is one of the few that mean no fact: a lesson's number, minutes, an exercise, a P95, the inputs of
-an exercise's own cases. A number that is neither fails, with its cell.
+which), or it is one of the few that mean no fact: a lesson's number, minutes, an exercise, a P95, the inputs
+of an exercise's own cases. A number that is neither fails, with its cell.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@
 import pandas as pd
 from openai import OpenAI
 
-from helpers import check, engine, figures, latency, machine, progress, prompts, quiz, streaming
+from helpers import check, engine, figures, latency, progress, prompts, quiz, readiness, streaming
 
 # %% [markdown] name="machine"
 # ## 1. This machine
@@ -38,7 +38,7 @@ from helpers import check, engine, figures, latency, machine, progress, prompts,
 # what it means for you.
 
 # %% name="machine-check"
-machine.check()
+readiness.check()
 
 # %% [markdown] name="engine"
 # ## 2. The server

@@ -20,7 +20,7 @@ import pandas as pd
 from openai import OpenAI
 
 from helpers import api, check, engine, figures, latency, opinions, practice, progress
-from helpers import prompts, published, quiz, runs, stats, streaming, tools
+from helpers import prompts, published, quiz, runs, stats, streaming
 
 # %% name="connect"
 pd.set_option("display.max_colwidth", None)  # show long texts in tables whole
@@ -603,22 +603,12 @@ else:
 # vLLM brings a benchmark of its own, `vllm bench serve`, and NVIDIA's `aiperf` is another that many use. Give them the
 # same two kinds of request: one that thinks first, and one that calls a tool. (vLLM's tool runs now, in about half a
 # minute. aiperf needs an environment of its own, nearly a gigabyte, so its rows are our recorded ones, unless you have
-# run `tools.aiperf` before: then it runs, too.)
+# made that environment: then it runs, too.)
 
 # %% name="workloads"
-workloads = {
-    "thinks first": tools.Workload(
-        prompts=tuple(f"{prompts.HELLO} {prompts.call_id()}" for _ in range(12)),
-        max_tokens=20,
-        thinking=True,
-        extra={"thinking_token_budget": 8, "ignore_eos": True},
-    ),
-    "calls a tool": tools.Workload(
-        prompts=tuple(f"Where is order 1234? {prompts.call_id()}" for _ in range(8)),
-        max_tokens=60,
-        extra={"tools": [prompts.ORDER_TOOL], "tool_choice": "required"},
-    ),
-}
+workloads = opinions.workloads()
+for name, load in workloads.items():
+    print(f"{name}: {len(load.prompts)} requests, one at a time, such as {load.prompts[0]!r}")
 
 # %% name="run-tools"
 compared = opinions.compare(server, workloads)

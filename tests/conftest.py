@@ -83,7 +83,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
     if browser:
         terminalreporter.write_line(f"not run: {browser} browser checks ({NO_CHROMIUM})", yellow=True)
     log = WORKSPACE / "engine" / "server.log"
-    if exitstatus and log.exists():
+    if exitstatus == pytest.ExitCode.TESTS_FAILED and log.exists():
         (WORKSPACE / "keep").touch()
         terminalreporter.write_line(f"the engine's log of this run: {log}")
 

@@ -1,0 +1,40 @@
+"""Other people's figures: each has a source, a date and conditions, and the page shows them."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import published
+from helpers.settings import CourseError
+
+
+def test_every_row_says_who_when_and_under_which_conditions():
+    frame = published.table()
+    for column in ("what", "unit", "conditions", "source", "date"):
+        assert frame[column].astype(str).str.len().gt(0).all(), column
+    assert (frame["origin"] == "published").all()
+    assert frame["date"].str.match(r"20\d\d(-\d\d(-\d\d)?)?$").all()
+    assert frame.index.is_unique
+
+
+def test_parameters_of_phonellm_follow_from_its_shapes():
+    """The layers' parameters, from the config's shapes: hidden size 2688, 23 Mamba, 23 MoE, 6 attention."""
+    hidden, inner, conv, heads = 2688, 4096, 6144, 64
+    mamba = hidden * (inner + conv + heads) + conv * 4 + conv + 3 * heads + inner + inner * hidden + hidden
+    experts = 128 * 2 * hidden * 1856 + 2 * hidden * 3712
+    moe = 128 * hidden + 128 + experts + hidden
+    attention = 2 * hidden * 4096 + 2 * hidden * 256 + hidden
+    outside = 2 * 131072 * hidden + hidden
+    total = 23 * mamba + 23 * moe + 6 * attention + outside
+    assert total == published.value("phonellm.parameters")
+
+
+def test_a_row_that_is_not_there_is_named():
+    with pytest.raises(CourseError, match=r"card\.nothing"):
+        published.table("card.nothing")
+
+
+def test_what_is_shown_has_the_source_beside_the_figure():
+    shown = published.show("card.limit")
+    assert shown["published"].iloc[0] == "1500 ms"
+    assert "model card" in shown["source"].iloc[0]

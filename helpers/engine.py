@@ -316,6 +316,9 @@ def _await_health(kind: Kind, state: dict, say: Say) -> dict:
         waited = time.time() - started
         state = supervisor.read_state(kind.folder) or state
         if state.get("phase") != "running" or not _alive(state):
+            # The supervisor writes down why, and ends.
+            supervisor.wait_for([str(state.get("supervisor"))], supervisor.POLITE_SECONDS)
+            state = supervisor.read_state(kind.folder) or state
             why = f" ({state['why']})" if state.get("why") else ""
             raise CourseError(
                 f"The {kind.name} server ended after {waited:.0f} s{why}, before it was ready. "

@@ -18,7 +18,7 @@ REGISTRIES = [".".join(parts) for parts in (
     ("yarnpkg", "com"), ("deb", "debian", "org"), ("archive", "ubuntu", "com"), ("proxy", "golang", "org"),
     ("index", "crates", "io"),
 )]  # fmt: skip
-MACHINE_PATHS = re.compile(r"(?<![\w.~*-])/(?:work|root)(?:/|\b)")
+MACHINE_PATHS = re.compile(r"(?<![\w.~*-])/(?:work|root)/[\w.]")
 HOME_PATHS = re.compile(r"(?<![\w.~*-])/(?:home|Users)/(?!runner\b)\w+")
 HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}\b")
 HEAVY = ("vllm", "torch", "transformers", "jupytext", "nbformat", "playwright")

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-REPO = Path(__file__).resolve().parents[1]
+REPO = Path(__file__).resolve().parent
 REAL_WORKSPACE = Path(os.environ.get("PHONELLM_WORKSPACE", REPO / "workspace")).expanduser().resolve()
 for variable in [name for name in os.environ if name.startswith("PHONELLM_")]:
     del os.environ[variable]

@@ -1,7 +1,7 @@
 """How long does the engine take from start to first token: eager or compiled, with or without caches?
 
-Run as ``python -m benchmarks.starts`` (about six minutes). Each way of starting runs once in a workspace of its
-own, then again with the caches that the start before left. Prints a Markdown table and keeps nothing else.
+Run as ``python -m benchmarks.starts`` (about six minutes). Each way of starting runs once in a workspace of
+its own, then again with the caches that the start before left. Prints a Markdown table, keeps nothing else.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ What each tool means by "first token" is at the top of :mod:`helpers.tools`.
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Mapping
 
 import pandas as pd
@@ -66,6 +67,20 @@ def compare(server: Server, loads: Mapping[str, Workload], *, say: Say = print) 
         return frame
     missing = kept[~kept["tool"].isin(frame["tool"]) & kept["workload"].isin(list(loads))]
     return pd.concat([frame, missing[frame.columns]], ignore_index=True)
+
+
+def clocks() -> pd.DataFrame:
+    """How far off each tool's TTFT is, on a server whose true times are known (``make bench``, recorded).
+
+    Returns:
+        Indexed by the number of streams and the tool: ``median_ms`` and ``p99_ms`` of the tool's TTFT minus
+        the true one, ``n`` requests, ``origin``.
+    """
+    kept = json.loads((recorded.RUNS / "timer-benchmark.json").read_text(encoding="utf-8"))
+    frame = pd.DataFrame(kept["ttft"])
+    frame = frame[frame["wave"] == "all"].rename(columns={"concurrency": "streams"})
+    columns = ["median_ms", "p99_ms", "n"]
+    return frame.set_index(["streams", "tool"])[columns].assign(origin=kept["origin"])
 
 
 def _ours(server: Server, load: Workload) -> pd.DataFrame:

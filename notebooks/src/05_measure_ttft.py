@@ -627,8 +627,15 @@ figures.show(figures.tool_comparison, calls_a_tool, title="A reply that calls a 
 # kind, which is your naive timer from exercise 1. And it has no TTFAT at all, so for a model that thinks it cannot
 # tell you what a caller waits for. Before you compare two published numbers, find out which chunk each stopped at.
 #
-# Are the clocks themselves equally good? `make bench` times streams whose true times are known, with all three tools,
-# and reports how far off each is.
+# Are the clocks themselves equally good? `make bench` times streams whose true times are known, with all three tools.
+# This is how far off each was when we ran it (a tool's TTFT minus the true one; streams that start together):
+
+# %% name="clocks"
+opinions.clocks().round(1)
+
+# %% [markdown] name="clocks-2"
+# With one stream at a time any of them will do. With many, a client that is busy with one stream stamps another one
+# late, and the error lands in the tail: just where your limit is. Look at a tool's own delay before you believe its P99.
 
 # %% [markdown] name="keep"
 # ## 11. Keep what you measured

@@ -17,5 +17,6 @@ pin dev.txt pyproject.toml --extra lab --extra dev "${ENGINE[@]}" --constraint r
 pin course-no-engine.txt pyproject.toml --extra lab --constraint requirements/course.txt
 pin dev-no-engine.txt pyproject.toml --extra lab --extra dev --constraint requirements/dev.txt
 pin torch-pypi.txt requirements/torch-pypi.in --constraint requirements/course.txt
+pin gpu.txt pyproject.toml --extra lab --extra gpu
 pin voice.txt requirements/voice.in
 [ ! -f requirements/aiperf.in ] || pin aiperf.txt requirements/aiperf.in

@@ -32,7 +32,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.known_server import KnownServer, Law, running
-from helpers import streaming, tools
+from helpers import environments, streaming, tools
 from helpers.latency import measure
 from helpers.settings import DATA, workspace
 
@@ -287,7 +287,7 @@ def machine() -> dict[str, Any]:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
-    pins = tools.AIPERF.requirements.read_text().splitlines()
+    pins = environments.AIPERF.requirements.read_text().splitlines()
     found["aiperf"] = next(line.split()[0].partition("==")[2] for line in pins if line.startswith("aiperf=="))
     return found
 
@@ -383,7 +383,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--record", action="store_true", help="also write data/runs/timer-benchmark.json")
     given = parser.parse_args(argv)
     if AIPERF in given.tools:
-        tools.environment(tools.AIPERF)
+        environments.environment(environments.AIPERF)
     stamp = time.strftime("timer-%Y%m%d-%H%M%S")
     folder = workspace("runs", "benchmarks", stamp + "-raw")
     folder.mkdir()

@@ -95,8 +95,17 @@ def connect(say: Say | None = None, *, keep: bool = False) -> Server:
         server = _external(address)
     else:
         why = why_not_embedded()
-        if os.environ.get(ENGINE_VARIABLE) == "recorded" or why:
-            say(f"recorded runs, not a live server{': ' + why if why else ''}")
+        wanted = os.environ.get(ENGINE_VARIABLE, "").strip() or "embedded"
+        if wanted not in ("embedded", "recorded"):
+            raise CourseError(
+                f"{ENGINE_VARIABLE} is {wanted!r}. Set it to embedded or recorded, or unset it, and restart "
+                "the kernel."
+            )
+        if wanted == "recorded" or why:
+            say(
+                f"recorded runs, not a live server{': ' + why if why else ''}. A prompt of your own gets the "
+                "reply to the recorded prompt that is most like it.\n"
+            )
             server = _local(RECORDED, say, keep)
         else:
             server = _local(EMBEDDED, say, keep)
@@ -112,7 +121,7 @@ def why_not_embedded() -> str | None:
         return f"vLLM for the CPU exists for Linux only, and this is {platform.system()}"
     if platform.machine() not in ("x86_64", "aarch64"):
         return f"there is no vLLM for the CPU for {platform.machine()} processors"
-    if importlib.util.find_spec("vllm") is None:
+    if importlib.util.find_spec("vllm") is None or importlib.util.find_spec("torch") is None:
         return "vLLM is not installed in this environment (make setup installs it)"
     return None
 

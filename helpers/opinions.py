@@ -12,8 +12,9 @@ from collections.abc import Mapping
 import pandas as pd
 
 from helpers import engine, latency, prompts, recorded, stats, streaming, tools
+from helpers.environments import AIPERF, Say, environment
 from helpers.settings import CourseError, Server, workspace
-from helpers.tools import Say, Workload
+from helpers.tools import Workload
 
 RECORDED_TABLE = "05-tools"
 METRICS = {"TTFT": "ttft_ms", "TTFAT": "ttfat_ms"}
@@ -52,7 +53,7 @@ def compare(server: Server, loads: Mapping[str, Workload], *, say: Say = print) 
         if importlib.util.find_spec("vllm"):
             for name, run in zip(loads, tools.vllm_bench(server, *loads.values(), say=say), strict=True):
                 tables[run.tool, name] = run.table
-        if workspace("envs", tools.AIPERF.name, "complete").exists():
+        if workspace("envs", AIPERF.name, "complete").exists():
             for name, load in loads.items():
                 tables["aiperf", name] = tools.aiperf(server, load, say=say).table
     rows = [
@@ -115,7 +116,7 @@ def _row(
 
 def record() -> None:
     """Run all three tools on the embedded engine and keep the table as ``data/runs/05-tools.csv``."""
-    tools.environment(tools.AIPERF)
+    environment(AIPERF)
     server = engine.connect()
     compare(server, workloads())  # once for warmth: the first tool call compiles its grammar
     frame = compare(server, workloads())

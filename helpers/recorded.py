@@ -1,9 +1,8 @@
 """Runs recorded earlier: how a run is recorded, kept, and read back.
 
 Where no vLLM can run, the lessons use runs that we recorded where one did (:mod:`helpers.replay` plays them).
-A run is one file, ``data/runs/<lesson>.jsonl.gz``: a line of conditions (machine, server, flags, workload),
-then each request's timeline and each page that was read, in the order of their times. ``data/runs/README.md``
-describes it for readers.
+A run is one file, ``data/runs/<lesson>.jsonl.gz`` (:mod:`helpers.run_file` writes and reads it), and begins
+with the conditions of its recording (:mod:`helpers.conditions`, which also keeps out what is private).
 
 Recording has two steps, so that a crash loses nothing and an old run is never overwritten by accident::
 
@@ -11,76 +10,54 @@ Recording has two steps, so that a crash loses nothing and an old run is never o
     python -m helpers.recorded finish 05_measure_ttft           # makes data/runs/05_measure_ttft.jsonl.gz
     python -m helpers.recorded                                  # lists what there is
 
-Nothing private is kept: API keys, host names and folders of the machine are taken out before anything is
-written. Request headers never reach this module.
+Results of benchmark tools are kept beside the runs, as tables with their conditions.
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
-import difflib
-import gzip
-import io
 import json
 import os
-import platform
 import re
-import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from dataclasses import replace
+from itertools import accumulate
+from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import pandas as pd
-import psutil
 
-from helpers import api, machine, recipes, streaming
+from helpers import api, streaming
+from helpers.conditions import cleaned, cleaner, conditions
 from helpers.origins import validate
-from helpers.settings import API_KEY_VARIABLE, DATA, REPO, WORKSPACE, CourseError, Server
+from helpers.run_file import Page, Run, as_json, load, load_conditions, save, write_whole
+from helpers.settings import DATA, WORKSPACE, CourseError, Server
 from helpers.streaming import Timeline
+
+__all__ = [
+    "RECORD_VARIABLE",
+    "RUNS",
+    "about",
+    "finish",
+    "load",
+    "load_table",
+    "main",
+    "no_runs",
+    "read_unfinished",
+    "recording",
+    "runs",
+    "save_table",
+    "start_if_asked",
+    "thinks",
+]
 
 RECORD_VARIABLE = "PHONELLM_RECORD"
 RUNS = DATA / "runs"
-FORMAT = 1
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
-
-
-@dataclass(frozen=True)
-class Page:
-    """One page that was read from the server, such as ``/metrics``.
-
-    Attributes:
-        path: its path.
-        text: what the server answered.
-        at_ns: when, in nanoseconds after the run began.
-    """
-
-    path: str
-    text: str
-    at_ns: int
-
-
-@dataclass(frozen=True)
-class Run:
-    """One recorded run. All times count from its beginning, in whole microseconds given as nanoseconds.
-
-    Attributes:
-        conditions: under what it was recorded: ``lesson``, ``date``, ``machine``, ``os``, ``python``,
-            ``server``, ``workload``, ``requests``, ``failed``, ``pages``; see ``data/runs/README.md``.
-        timelines: the requests, in the order in which they were sent; their ``origin`` is ``recorded``.
-        pages: the pages read, in order.
-    """
-
-    conditions: dict[str, Any]
-    timelines: tuple[Timeline, ...]
-    pages: tuple[Page, ...]
 
 
 # --- recording --------------------------------------------------------------------------------------------
@@ -100,7 +77,7 @@ class _Recorder:
 
     def write(self, entry: dict[str, Any]) -> None:
         with self.lock:
-            self.file.write(_json(_cleaned(entry, self.clean)) + "\n")
+            self.file.write(as_json(cleaned(entry, self.clean)) + "\n")
 
     def timeline(self, timeline: Timeline) -> None:
         if timeline.origin == "measured":  # a replayed answer is no new measurement
@@ -205,160 +182,7 @@ def _moved(timeline: Timeline, by_ns: int) -> Timeline:
     )
 
 
-# --- conditions, and what stays private -------------------------------------------------------------------
-
-
-def conditions(server: Server, lesson: str) -> dict[str, Any]:
-    """Under what a run is recorded: date, machine, server. Asks the server for its version.
-
-    ``machine`` is the one that this runs on: the server's too if ``server["where"]`` says "this machine",
-    otherwise only the client's. ``flags`` and ``birth_ms`` (see :func:`helpers.engine.birth`) are known for
-    the embedded engine.
-    """
-    host = urlsplit(server.base_url).hostname or ""
-    known: dict[str, Any] = {"flags": [], "environment": {}, "birth_ms": []}
-    try:
-        state = json.loads((WORKSPACE / "engine" / "state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        state = {}
-    if state.get("base_url") == server.base_url:
-        known = {
-            "flags": _flags(state.get("command", [])),
-            "environment": {flag.name: flag.value for flag in recipes.EMBEDDED.environment},
-            "birth_ms": state.get("birth_ms", []),
-        }
-    about = {
-        "lesson": lesson,
-        "date": datetime.date.today().isoformat(),
-        "machine": {
-            "processor": machine.processor(),
-            "cores": os.cpu_count(),
-            "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
-        },
-        "os": machine.system(),
-        "python": platform.python_version(),
-        "server": {
-            "name": server.name.removesuffix(f" at {host}"),
-            "version": _version(server),
-            "model": server.model,
-            "where": "this machine" if host in LOOPBACK else "another machine",
-            **known,
-        },
-    }
-    return _cleaned(about, cleaner(server))
-
-
-def _version(server: Server) -> str | None:
-    try:
-        return str(json.loads(api.page(server, "/version"))["version"])
-    except (api.Refused, ValueError, KeyError, TypeError):
-        return None  # this page is vLLM's own; other servers need not have it
-
-
-def _flags(command: list[str]) -> list[str]:
-    """The flags of a command line, without address and folders, which mean nothing on another machine."""
-    words = command[next((i for i, word in enumerate(command) if word.startswith("--")), len(command)) :]
-    kept: list[str] = []
-    for before, word in pairwise(["", *words]):
-        if not {before, word} & {"--host", "--port"}:
-            kept.append(_last_part(word))
-    return kept
-
-
-def _last_part(word: str) -> str:
-    path = PureWindowsPath(word) if re.match(r"[A-Za-z]:[\\/]", word) else PurePosixPath(word)
-    return path.name if path.is_absolute() else word
-
-
-def cleaner(server: Server | None = None) -> Callable[[str], str]:
-    """A function that takes out of a text what is nobody's business: keys become ``[key]``, the name of this
-    machine ``[machine]``, that of a server elsewhere ``[server]``; of a folder's path the last part stays."""
-    stand_ins: dict[str, str] = {}
-    for key in (server.api_key if server else None, os.environ.get(API_KEY_VARIABLE)):
-        if key and len(key.strip()) >= 8:  # a stand-in such as "EMPTY" is no secret
-            stand_ins[re.escape(key.strip())] = "[key]"
-    host = urlsplit(server.base_url).hostname if server else None
-    if host and host not in LOOPBACK:
-        stand_ins[rf"(?<![\w.-]){re.escape(host)}(?![\w-])"] = "[server]"
-    machine = socket.gethostname()
-    if machine not in ("", *LOOPBACK):
-        stand_ins[rf"(?<![\w.-]){re.escape(machine)}(?![\w-])"] = "[machine]"
-    words = [(re.compile(pattern, re.IGNORECASE), stand_in) for pattern, stand_in in stand_ins.items()]
-    home = str(Path.home())
-    folders = [folder for folder in (REPO, WORKSPACE, Path(home), Path(sys.prefix)) if len(folder.parts) > 1]
-    own = "|".join(re.escape(str(folder)) for folder in folders)
-    usual = r"/(?:home|Users|root|tmp|var|opt|usr|mnt|srv|private)(?=/)|[A-Za-z]:\\+Users(?=\\)"
-    paths = re.compile(rf"(?<![\w/.-])(?:{own}|{usual})(?:[\\/]+[\w.@+-]+)*[\\/]*")
-
-    homes = re.compile(rf"{re.escape(home)}|/(?:home|Users)/[^/]+|[A-Za-z]:\\+Users\\+[^\\]+")
-
-    def last_part(match: re.Match[str]) -> str:
-        path = match[0].rstrip("\\/")
-        if homes.fullmatch(path):  # its last part is a person's name
-            return "[home]"
-        return re.split(r"[\\/]+", path)[-1]
-
-    def clean(text: str) -> str:
-        for pattern, stand_in in words:
-            text = pattern.sub(stand_in, text)
-        return paths.sub(last_part, text)
-
-    return clean
-
-
-def _cleaned(value: Any, clean: Callable[[str], str]) -> Any:
-    if isinstance(value, str):
-        return clean(value)
-    if isinstance(value, dict):
-        return {name: _cleaned(entry, clean) for name, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_cleaned(entry, clean) for entry in value]
-    return value
-
-
-# --- the file of a finished run ---------------------------------------------------------------------------
-
-
-def save(run: Run, path: Path) -> None:
-    """Write a run's file: whole or not at all, and the same bytes for the same run."""
-    entries: list[tuple[int, dict[str, Any]]] = [(t.sent_ns, {"timeline": _pack(t)}) for t in run.timelines]
-    before: dict[str, list[str]] = {}
-    for page in run.pages:
-        lines = page.text.split("\n")
-        changes = _changes(before.get(page.path, []), lines)
-        entries.append((page.at_ns, {"page": [page.path, _us(page.at_ns), changes]}))
-        before[page.path] = lines
-    entries.sort(key=lambda entry: entry[0])
-    lines = [{"format": FORMAT} | run.conditions, *(entry for _, entry in entries)]
-    text = "".join(_json(line) + "\n" for line in lines)
-    packed = io.BytesIO()
-    with gzip.GzipFile(filename="", mode="wb", fileobj=packed, compresslevel=9, mtime=0) as file:
-        file.write(text.encode())
-    _write_whole(path, packed.getvalue())
-
-
-def load(path: Path) -> Run:
-    """Read a run's file.
-
-    Raises:
-        CourseError: it is missing, damaged, or of a newer format.
-    """
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            first, *entries = (json.loads(line) for line in file)
-        about_run = _check_format(first, path)
-        timelines, pages = [], []
-        before: dict[str, list[str]] = {}
-        for entry in entries:
-            if "timeline" in entry:
-                timelines.append(_unpack(entry["timeline"]))
-            else:
-                name, at_us, changes = entry["page"]
-                before[name] = _changed(before.get(name, []), changes)
-                pages.append(Page(name, "\n".join(before[name]), at_us * 1000))
-    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError) as problem:
-        raise _damaged(path, problem) from problem
-    return Run(about_run, tuple(timelines), tuple(pages))
+# --- the runs there are -----------------------------------------------------------------------------------
 
 
 def runs(folder: Path | None = None) -> dict[str, dict[str, Any]]:
@@ -367,15 +191,8 @@ def runs(folder: Path | None = None) -> dict[str, dict[str, Any]]:
     Raises:
         CourseError: a file is damaged or of a newer format.
     """
-    found = {}
-    for path in sorted((folder or RUNS).glob("*.jsonl.gz")):
-        try:
-            with gzip.open(path, "rt", encoding="utf-8") as file:
-                first = json.loads(file.readline())
-            found[path.name.removesuffix(".jsonl.gz")] = _check_format(first, path)
-        except (OSError, EOFError, ValueError, KeyError, TypeError) as problem:
-            raise _damaged(path, problem) from problem
-    return found
+    paths = sorted((folder or RUNS).glob("*.jsonl.gz"))
+    return {path.name.removesuffix(".jsonl.gz"): load_conditions(path) for path in paths}
 
 
 def about(folder: Path | None = None) -> dict[str, Any]:
@@ -406,71 +223,6 @@ def no_runs(folder: Path | None = None) -> CourseError:
         "They come with the repository; type: git status   to see whether they were deleted. Or use a live "
         "server: export PHONELLM_BASE_URL=http://HOST:8000/v1"
     )
-
-
-def _check_format(first: dict[str, Any], path: Path) -> dict[str, Any]:
-    if first["format"] > FORMAT:
-        raise CourseError(f"{path.name} was recorded by a newer version of the course. Type: git pull")
-    return {name: value for name, value in first.items() if name != "format"}
-
-
-def _damaged(path: Path, problem: Exception) -> CourseError:
-    return CourseError(
-        f"The recorded run {path.name} cannot be read ({type(problem).__name__}: {problem}).\n"
-        f"If it came with the repository, type: git checkout -- data/runs/{path.name}"
-    )
-
-
-def _json(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-
-
-def _us(ns: int) -> int:
-    return round(ns / 1000)
-
-
-def _pack(timeline: Timeline) -> dict[str, Any]:
-    """A timeline as in :meth:`Timeline.to_dict`, made small: times in whole microseconds, and each event as
-    ``[microseconds after the one before, payload]`` (the first: after sending). gzip does the rest: what
-    chunks have in common it stores once, and an event takes about eight bytes."""
-    plain = timeline.to_dict()
-    for name in ("sent", "ended", "due", "connect"):
-        ns = plain.pop(f"{name}_ns")
-        plain[f"{name}_us"] = None if ns is None else _us(ns)
-    times_us = [plain["sent_us"], *(_us(event.at_ns) for event in timeline.events)]
-    gaps = [after - before for before, after in pairwise(times_us)]
-    return plain | {"events": [[gap, event.data] for gap, event in zip(gaps, timeline.events, strict=True)]}
-
-
-def _unpack(packed: dict[str, Any]) -> Timeline:
-    plain = dict(packed)
-    for name in ("sent", "ended", "due", "connect"):
-        us = plain.pop(f"{name}_us")
-        plain[f"{name}_ns"] = None if us is None else us * 1000
-    times_us = list(accumulate((gap for gap, _ in packed["events"]), initial=packed["sent_us"]))[1:]
-    events = [[at * 1000, data] for at, (_, data) in zip(times_us, packed["events"], strict=True)]
-    return Timeline.from_dict(plain | {"events": events})
-
-
-def _changes(before: list[str], after: list[str]) -> list[list[Any]]:
-    """How one page became the next: ``[line number, lines taken out, lines put in]``, last change first, so
-    that they can be applied one by one. A metrics page is long, and few of its lines change."""
-    steps = difflib.SequenceMatcher(None, before, after, autojunk=False).get_opcodes()
-    return [[i, j - i, after[k:m]] for what, i, j, k, m in reversed(steps) if what != "equal"]
-
-
-def _changed(before: list[str], changes: list[list[Any]]) -> list[str]:
-    lines = list(before)
-    for row, taken_out, put_in in changes:
-        lines[row : row + taken_out] = put_in
-    return lines
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}-{os.getpid()}")
-    temporary.write_bytes(content)
-    temporary.replace(path)
 
 
 # --- from what was appended to a finished run -------------------------------------------------------------
@@ -540,7 +292,7 @@ def finish(
                 f"python -m helpers.recorded finish {lesson} --replace"
             )
         kept = _folder(lesson) / f"replaced-{datetime.datetime.now():%Y%m%d-%H%M%S}.jsonl.gz"
-        _write_whole(kept, old)
+        write_whole(kept, old)
         said += [was, f"that one was replaced; a copy is {kept}"]
     save(run, target)
     return [*said, f"wrote {target}, {target.stat().st_size:,} bytes"]
@@ -554,7 +306,7 @@ def _summary(about_run: dict[str, Any]) -> str:
 def _workload(run: Run) -> str:
     asked = [timeline.request for timeline in run.timelines]
     limits = [request["max_tokens"] for request in asked if "max_tokens" in request]
-    sizes = [len(_json(request.get("messages", []))) for request in asked]
+    sizes = [len(as_json(request.get("messages", []))) for request in asked]
     edges = [(t.sent_ns, 1) for t in run.timelines] + [(t.ended_ns, -1) for t in run.timelines]
     at_once = max(accumulate(step for _, step in sorted(edges)))
     return (
@@ -609,8 +361,8 @@ def save_table(
     clean = cleaner(server)
     about_it = conditions(_live(server), name) | {"workload": clean(workload), "rows": len(kept)}
     text = clean(kept.to_csv(index=False, lineterminator="\n"))
-    _write_whole(target, text.encode())
-    _write_whole(target.with_suffix(".json"), (json.dumps(about_it, indent=1) + "\n").encode())
+    write_whole(target, text.encode())
+    write_whole(target.with_suffix(".json"), (json.dumps(about_it, indent=1) + "\n").encode())
     return target
 
 

@@ -42,7 +42,7 @@ from aiohttp import web
 
 from helpers import recorded
 from helpers.latency import TOKEN_KINDS, deltas
-from helpers.recorded import Page, Run
+from helpers.run_file import Page, Run
 from helpers.settings import CourseError
 from helpers.stream_errors import DONE
 from helpers.streaming import Event, Message, Request, Timeline

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import recorded
+from helpers.conditions import conditions
 from helpers.origins import validate
 from helpers.settings import WORKSPACE, CourseError, Server, workspace
 
@@ -32,7 +32,7 @@ def save(name: str, frame: pd.DataFrame, server: Server, workload: str) -> str:
         path = workspace("runs", f"{stem}{suffix}.json")
         try:
             with path.open("x") as file:  # "x": never onto an existing file
-                about = recorded.conditions(server, name) | {"workload": workload, "requests": len(frame)}
+                about = conditions(server, name) | {"workload": workload, "requests": len(frame)}
                 json.dump(about | {"origin": server.origin}, file, indent=1)
         except FileExistsError:
             continue

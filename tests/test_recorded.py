@@ -15,8 +15,8 @@ from fakeserver import DONE, ROLE, chunk, serve, usage_chunk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import api, recorded, streaming
-from helpers.settings import CourseError, Server
+from helpers import api, conditions, recorded, run_file, streaming
+from helpers.settings import REPO, CourseError, Server
 from helpers.streaming import Event, Timeline, ask
 
 KEY = "sk-a-secret-0123456789"
@@ -27,7 +27,8 @@ REPLY = [(0, ROLE), (0.01, chunk("Hel")), (0.01, chunk("lo")), (0, usage_chunk(2
 @pytest.fixture(autouse=True)
 def places(tmp_path, monkeypatch):
     """Nothing of a test goes into the real folders, and no listener stays behind."""
-    monkeypatch.setattr(recorded, "WORKSPACE", tmp_path / "workspace")
+    for module in (recorded, conditions):
+        monkeypatch.setattr(module, "WORKSPACE", tmp_path / "workspace")
     monkeypatch.setattr(recorded, "RUNS", tmp_path / "runs")
     monkeypatch.setattr(recorded, "_started", None)
     monkeypatch.setattr(streaming, "on_timeline", [])
@@ -71,16 +72,16 @@ def test_a_run_comes_back_as_it_was():
 
 def test_conditions_say_what_was_measured_where():
     _, run = recorded_once(name="vLLM 9 on CPU, Tiny")
-    conditions = run.conditions
-    assert conditions["lesson"] == "05_sample"
-    assert conditions["server"]["name"] == "vLLM 9 on CPU, Tiny"
-    assert conditions["server"]["where"] == "this machine"
-    assert conditions["machine"]["cores"] == os.cpu_count()
-    assert conditions["machine"]["memory_gib"] > 0
-    assert (conditions["requests"], conditions["failed"], conditions["pages"]) == (1, 0, 1)
-    assert "1 chat requests, at most 1 at once" in conditions["workload"]
+    about = run.conditions
+    assert about["lesson"] == "05_sample"
+    assert about["server"]["name"] == "vLLM 9 on CPU, Tiny"
+    assert about["server"]["where"] == "this machine"
+    assert about["machine"]["cores"] == os.cpu_count()
+    assert about["machine"]["memory_gib"] > 0
+    assert (about["requests"], about["failed"], about["pages"]) == (1, 0, 1)
+    assert "1 chat requests, at most 1 at once" in about["workload"]
     for name in ("date", "os", "python"):
-        assert conditions[name]
+        assert about[name]
 
 
 def test_the_embedded_engines_flags_are_kept_without_its_folders():
@@ -89,11 +90,11 @@ def test_the_embedded_engines_flags_are_kept_without_its_folders():
     state = {"base_url": "http://127.0.0.1:9/v1", "command": words, "birth_ms": [9.0]}
     (recorded.WORKSPACE / "engine").mkdir(parents=True)
     (recorded.WORKSPACE / "engine" / "state.json").write_text(json.dumps(state))
-    of_engine = recorded.conditions(Server("http://127.0.0.1:9/v1", "tiny"), "x")["server"]
+    of_engine = conditions.conditions(Server("http://127.0.0.1:9/v1", "tiny"), "x")["server"]
     assert of_engine["flags"] == ["--model", "tiny", "--enforce-eager"]
     assert of_engine["birth_ms"] == [9.0]
     assert of_engine["environment"]["VLLM_CPU_KVCACHE_SPACE"] == "1"
-    of_another = recorded.conditions(Server("http://127.0.0.1:8/v1", "tiny"), "x")["server"]
+    of_another = conditions.conditions(Server("http://127.0.0.1:8/v1", "tiny"), "x")["server"]
     assert (of_another["flags"], of_another["birth_ms"]) == ([], [])
 
 
@@ -101,11 +102,11 @@ def test_the_same_run_gives_the_same_bytes(tmp_path):
     _, run = recorded_once()
     made = []
     for name in ("one", "two"):
-        recorded.save(run, tmp_path / name)
+        run_file.save(run, tmp_path / name)
         made.append((tmp_path / name).read_bytes())
     assert made[0] == made[1] == (recorded.RUNS / "05_sample.jsonl.gz").read_bytes()
     assert made[0][4:8] == b"\0\0\0\0", "no time of writing in the gzip header"
-    recorded.save(recorded.load(TINY), tmp_path / "again")
+    run_file.save(recorded.load(TINY), tmp_path / "again")
     assert recorded.load(tmp_path / "again") == recorded.load(TINY)
 
 
@@ -119,14 +120,14 @@ def test_nothing_private_is_kept(monkeypatch):
     kept.append(gzip.decompress((recorded.RUNS / "05_sample.jsonl.gz").read_bytes()))
     assert len(kept) == 2
     for text in kept:
-        for private in (KEY, "another-secret-key", host, home + "/", "/home", "ann", str(recorded.REPO)):
+        for private in (KEY, "another-secret-key", host, home + "/", "/home", "ann", str(REPO)):
             assert private.encode() not in text, private
         assert b"[key] [key] [machine] notes.txt model.bin run.log" in text
         assert b"/v1/models 1" in text, "a path of the API is no path of the machine"
 
 
 def test_clean_takes_out_names_and_leaves_the_rest():
-    clean = recorded.cleaner(Server("http://gpu7.example.com:8000/v1", "m", "EMPTY"))
+    clean = conditions.cleaner(Server("http://gpu7.example.com:8000/v1", "m", "EMPTY"))
     assert clean("Tiny at gpu7.example.com") == "Tiny at [server]"
     assert clean("/home/ann") == clean(str(Path.home())) == clean("/Users/ann/") == "[home]"
     same = 'EMPTY and/or 2026/12/01, /v1/chat/completions, nvidia/PhoneLLM, {"root": 1}, 3 /4'
@@ -141,9 +142,9 @@ def test_the_fixture_holds_nothing_private():
 
 def test_a_server_elsewhere_is_not_named():
     server = Server("http://gpu7.invalid:8000/v1", "m", None, "measured", "m at gpu7.invalid")
-    conditions = recorded.conditions(server, "x")
-    assert "gpu7" not in json.dumps(conditions)
-    assert (conditions["server"]["name"], conditions["server"]["where"]) == ("m", "another machine")
+    about = conditions.conditions(server, "x")
+    assert "gpu7" not in json.dumps(about)
+    assert (about["server"]["name"], about["server"]["where"]) == ("m", "another machine")
 
 
 CRASH = """
@@ -161,7 +162,7 @@ with serve([(0, chunk("Hello")), (0, DONE)]) as fake:
 
 def test_a_crash_loses_nothing_that_was_complete(tmp_path):
     asked = {recorded.RECORD_VARIABLE: str(tmp_path / "elsewhere" / "crash")}
-    folders = [str(recorded.REPO), str(Path(__file__).parent)]
+    folders = [str(REPO), str(Path(__file__).parent)]
     ended = subprocess.run([sys.executable, "-c", CRASH, *folders], env=os.environ | asked, timeout=120)
     assert ended.returncode == 3
     (path,) = (tmp_path / "elsewhere" / "crash").glob("*.jsonl")
@@ -232,7 +233,7 @@ def test_finish_says_what_to_type_when_nothing_was_recorded():
 def test_a_page_follows_from_the_one_before(pages):
     before = []
     for page in pages:
-        assert recorded._changed(before, recorded._changes(before, page)) == page
+        assert run_file._changed(before, run_file._changes(before, page)) == page
         before = page
 
 
@@ -250,12 +251,12 @@ def test_any_timeline_survives_packing(sent, gaps, due, comments):
     live = Timeline(
         {"messages": []}, sent, tuple(events), at, 200, True, None, "s", "recorded", due, None, comments
     )
-    packed = json.loads(json.dumps(recorded._pack(live)))
-    back = recorded._unpack(packed)
+    packed = json.loads(json.dumps(run_file._pack(live)))
+    back = run_file._unpack(packed)
     assert [event.data for event in back.events] == [event.data for event in live.events]
     for now, then in zip(back.events, live.events, strict=True):
         assert abs(now.at_ns - then.at_ns) <= 500
-    assert recorded._pack(back) == recorded._pack(live), "packing again changes nothing more"
+    assert run_file._pack(back) == run_file._pack(live), "packing again changes nothing more"
 
 
 def test_about_names_server_and_date():
@@ -266,7 +267,7 @@ def test_about_names_server_and_date():
     assert recorded.about() == {"model": "fake", "name": f"vLLM 9 on CPU, Tiny, {date}", "birth_ms": []}
     later = run.conditions | {"date": "2999-01-01"}
     later["server"] = later["server"] | {"birth_ms": [8.5], "model": "later"}
-    recorded.save(replace(run, conditions=later), recorded.RUNS / "05_later.jsonl.gz")
+    run_file.save(replace(run, conditions=later), recorded.RUNS / "05_later.jsonl.gz")
     expected = {"model": "later", "name": f"vLLM 9 on CPU, Tiny, {date} to 2999-01-01", "birth_ms": [8.5]}
     assert recorded.about() == expected
 
@@ -279,7 +280,7 @@ def test_a_damaged_or_newer_file_is_explained():
         path.write_bytes(damage)
         with pytest.raises(CourseError, match="git checkout -- data/runs/05_sample"):
             recorded.load(path)
-    newer = json.dumps({"format": recorded.FORMAT + 1} | run.conditions)
+    newer = json.dumps({"format": run_file.FORMAT + 1} | run.conditions)
     path.write_bytes(gzip.compress(newer.encode()))
     for read in (recorded.load, lambda path: recorded.runs(path.parent)):
         with pytest.raises(CourseError, match="newer version"):
@@ -296,8 +297,8 @@ def test_a_table_is_kept_with_its_conditions():
     assert set(back["origin"]) == {"recorded"}
     assert set(frame["origin"]) == {"measured"}, "the caller's table is left alone"
     assert list(back["note"]) == ["out.json", "[key]"]
-    conditions = back.attrs["conditions"]
-    assert (conditions["workload"], conditions["rows"]) == ("20 requests", 2)
+    about = back.attrs["conditions"]
+    assert (about["workload"], about["rows"]) == ("20 requests", 2)
     assert KEY not in path.with_suffix(".json").read_text()
     first = path.read_bytes()
     with pytest.raises(CourseError, match="replace_old"):
@@ -321,7 +322,7 @@ def test_importing_these_modules_loads_no_engine():
     code += "print({'vllm', 'torch', 'transformers'} & {*sys.modules})"
     ended = subprocess.run(
         [sys.executable, "-c", code],
-        cwd=recorded.REPO,
+        cwd=REPO,
         capture_output=True,
         text=True,
         check=True,

@@ -18,8 +18,8 @@ from fakeserver import chunk, tool_call, usage_chunk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import api, latency, recorded, replay
-from helpers.recorded import Page, Run
+from helpers import api, latency, replay
+from helpers.run_file import Page, Run, load, save
 from helpers.settings import REPO, Server
 from helpers.stream_errors import StreamError, about_status
 from helpers.streaming import Event, Timeline, ask, ask_many, chat_request
@@ -64,7 +64,7 @@ def a_run(*timelines, pages=(), lesson="05_sample", model="tiny"):
 def replaying(*runs, folder=None, lessons=()):
     """Run the server in a process of its own, as the engine does; gives the Server."""
     for run in runs:
-        recorded.save(run, folder / f"{run.conditions['lesson']}.jsonl.gz")
+        save(run, folder / f"{run.conditions['lesson']}.jsonl.gz")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -336,7 +336,7 @@ def test_pages_come_from_the_run_that_answers():
 
 
 def test_a_real_run_is_replayed_at_its_own_speed():
-    run = recorded.load(TINY / "tiny.jsonl.gz")
+    run = load(TINY / "tiny.jsonl.gz")
     different = {replay.likeness(t.request).whole: t for t in reversed(run.timelines)}
     cached = next(t for t in run.timelines if t.request == run.timelines[5].request and t != run.timelines[5])
     with replaying(folder=TINY) as server:

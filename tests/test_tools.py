@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import settings, tools
+from helpers import environments, settings, tools
 from helpers.settings import REPO, CourseError, Server
 
 SAMPLES = Path(__file__).parent / "data" / "tools"
@@ -33,7 +33,7 @@ def own_workspace(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def spec(tmp_path) -> tools.Environment:
+def spec(tmp_path) -> environments.Environment:
     """An environment with one package, a wheel made here, so that nothing is fetched."""
     wheel = tmp_path / "tinytool-1.0-py3-none-any.whl"
     files = {
@@ -51,7 +51,7 @@ def spec(tmp_path) -> tools.Environment:
     pins = tmp_path / "tiny.txt"
     digest = hashlib.sha256(wheel.read_bytes()).hexdigest()
     pins.write_text(f"tinytool @ {wheel.as_uri()} --hash=sha256:{digest}\n")
-    return tools.Environment("tiny", pins, packages=1, disk_mb=1, systems=(sys.platform,))
+    return environments.Environment("tiny", pins, packages=1, disk_mb=1, systems=(sys.platform,))
 
 
 def speaks(python: Path) -> str:
@@ -62,16 +62,16 @@ def speaks(python: Path) -> str:
 
 def test_an_environment_is_made_once_and_remade_when_its_pins_change(spec):
     said: list[str] = []
-    python = tools.environment(spec, say=said.append)
+    python = environments.environment(spec, say=said.append)
     assert speaks(python) == "tiny tool speaking"
     assert any("Making an environment" in line for line in said)
 
     said.clear()
-    assert tools.environment(spec, say=said.append) == python
+    assert environments.environment(spec, say=said.append) == python
     assert said == []
 
     spec.requirements.write_text("# a new pin\n" + spec.requirements.read_text())
-    tools.environment(spec, say=said.append)
+    environments.environment(spec, say=said.append)
     assert any("Making an environment" in line for line in said)
     assert speaks(python) == "tiny tool speaking"
 
@@ -81,7 +81,7 @@ def test_a_half_made_environment_is_never_used(spec):
     (folder / "bin").mkdir(parents=True)
     (folder / "bin" / "python").write_text("not a program")
     (folder / "left-over").write_text("")
-    python = tools.environment(spec, say=lambda text: None)
+    python = environments.environment(spec, say=lambda text: None)
     assert speaks(python) == "tiny tool speaking"
     assert not (folder / "left-over").exists()
 
@@ -90,24 +90,24 @@ def test_a_wrong_hash_is_refused_with_the_last_words_of_pip(spec):
     good = spec.requirements.read_text()
     spec.requirements.write_text(good[:-5] + "0000\n")
     with pytest.raises(CourseError, match=r"(?s)could not be made.*HASH"):
-        tools.environment(spec, say=lambda text: None)
+        environments.environment(spec, say=lambda text: None)
     assert not (settings.workspace("envs", "tiny") / "complete").exists()
 
 
 def test_two_callers_at_the_same_moment_make_one(spec, monkeypatch):
     made: list[float] = []
-    install = tools._install
+    install = environments._install
 
     def slow_install(*arguments: object) -> None:
         made.append(time.monotonic())
         time.sleep(0.5)
         install(*arguments)
 
-    monkeypatch.setattr(tools, "_install", slow_install)
+    monkeypatch.setattr(environments, "_install", slow_install)
     said: list[str] = []
     found: list[Path] = []
     callers = [
-        threading.Thread(target=lambda: found.append(tools.environment(spec, say=said.append)))
+        threading.Thread(target=lambda: found.append(environments.environment(spec, say=said.append)))
         for _ in range(2)
     ]
     for caller in callers:
@@ -130,12 +130,12 @@ def test_two_callers_at_the_same_moment_make_one(spec, monkeypatch):
 )
 def test_what_cannot_be_made_says_why(spec, change, message):
     with pytest.raises(CourseError, match=message):
-        tools.environment(dataclasses.replace(spec, **change), say=lambda text: None)
+        environments.environment(dataclasses.replace(spec, **change), say=lambda text: None)
     assert not (settings.workspace("envs", "tiny") / "bin").exists()
 
 
 def test_the_pinned_file_has_hashes_for_all_and_no_address():
-    text = tools.AIPERF.requirements.read_text()
+    text = environments.AIPERF.requirements.read_text()
     blocks = text.replace("\\\n", " ").strip().splitlines()
     assert len(blocks) > 100
     assert all("--hash=sha256:" in block and "==" in block for block in blocks)

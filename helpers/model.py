@@ -10,7 +10,8 @@ Two things are changed on the way, so that the small model behaves like the big 
 * ``<think>`` and ``</think>`` become single tokens, as they are in the Nemotron tokenizer, so that vLLM can
   see in the prompt's token ids whether the thinking is already closed. They take the places of two special
   tokens that this model never learned; each gets half of the embedding of a plain space, which the model
-  reads past (and halved it is never more likely than the space itself, the output matrix being the same).
+  reads past. The output matrix being the same, its logit is half the space's: below it where that is
+  positive, below zero where it is negative, so it is never the likeliest while any token is above zero.
 """
 
 from __future__ import annotations

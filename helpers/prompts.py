@@ -42,7 +42,7 @@ def call_id() -> str:
 
 
 def rules(count: int) -> str:
-    """A shop's rules, ``count`` lines of about 27 tokens each: the kind of text that fills a real system
+    """A shop's rules, ``count`` lines of about 30 tokens each: the kind of text that fills a real system
     prompt. The same lines each time."""
     return "\n".join(
         f"Rule {n}. Orders of {_GOODS[n % 7]} from {_PLACES[n % 11]} above {20 + 7 * n % 90} euros are sent "

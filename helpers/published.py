@@ -1,4 +1,7 @@
-"""Other people's figures, each with its source, date and conditions: ``data/published.csv``."""
+"""Figures that the lessons quote, each with its source, date and conditions: ``data/published.csv``.
+
+Most are other people's (origin ``published``); a few are our own counts and assumptions (``modelled``).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,12 @@ import pandas as pd
 from helpers.origins import validate
 from helpers.settings import DATA, CourseError
 
-COLUMNS = ("id", "value", "unit", "what", "conditions", "source", "date")
+COLUMNS = ("id", "value", "unit", "what", "conditions", "source", "date", "origin")
 
 
 @cache
 def _read() -> pd.DataFrame:
-    frame = pd.read_csv(DATA / "published.csv", dtype={"date": str}).assign(origin="published")
+    frame = pd.read_csv(DATA / "published.csv", dtype={"date": str})
     return validate(frame, required=COLUMNS, numeric=("value",), used_by="data/published.csv").set_index("id")
 
 

@@ -4,7 +4,7 @@ A P95 is a statement about a tail, and a small sample has hardly any tail: of 20
 So a percentile comes here with its sample size and an interval, and the interval assumes nothing about the
 shape of the distribution. It is made of order statistics (the sorted samples): the number of samples below
 the true P95 follows a binomial distribution whatever the shape, so the chance that the true value lies
-between, say, the 180th and the 197th of 200 can be counted exactly. Where the sample is too small for an
+between, say, the 184th and the 197th of 200 can be counted exactly. Where the sample is too small for an
 end, that end is infinite.
 
 Two things it does assume: that the samples are independent, and that the server stayed the same meanwhile.
@@ -170,7 +170,7 @@ def share_over(samples: Iterable[float], limit: float, *, confidence: float = 0.
     """The share of samples over a limit, with the exact (Clopper-Pearson) interval.
 
     The other way to ask about a percentile, and the one for a yes or no: "P95 is at most L" means "at most 5
-    % are over L", so a one-sided ``high`` of 0.05 or less says that it holds.
+    % are over L", so a one-sided ``high`` of 0.05 or less says, with that confidence, that it holds.
 
     Args:
         samples: as for :func:`percentile`; ``inf`` is over every limit.

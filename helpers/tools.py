@@ -8,8 +8,8 @@ request.
 They do not mean the same by "first token", so ``ttft_ms`` is each tool's own word for it:
 
 ============================ ========================================================================
-aiperf 0.13.0                first chunk with text, answer or reasoning (both field names); the
-                             role-only chunk does not count. Also reports the first answer token.
+aiperf 0.13.0                first chunk with text: answer, reasoning (both field names) or tool
+                             call; the role-only chunk does not count. Also reports the first answer token.
 vllm bench serve, vLLM 0.27  first chunk of any kind, so on a server that opens with a role-only chunk
                              (vLLM does) it is the time to that chunk. No answer token of its own, and
                              its first ITL is the gap from that chunk to the first text.
@@ -36,6 +36,7 @@ from typing import Any
 
 import pandas as pd
 
+from helpers import stats
 from helpers.environments import AIPERF, Say, environment
 from helpers.processes import last_lines, stopped_at_the_end
 from helpers.settings import CourseError, Server, workspace
@@ -116,12 +117,17 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
         row |= {"n": len(good), "errors": len(group) - len(good)}
         for column in ("ttft_ms", "ttfat_ms"):
             values = pd.to_numeric(good[column])
-            row[column.replace("_ms", "_p50_ms")] = values.quantile(0.50)
-            row[column.replace("_ms", "_p95_ms")] = values.quantile(0.95)
+            row[column.replace("_ms", "_p50_ms")] = _percentile(values, 0.50)
+            row[column.replace("_ms", "_p95_ms")] = _percentile(values, 0.95)
         row["itl_mean_ms"] = pd.to_numeric(good["itl_mean_ms"]).mean()
         row["output_tokens"] = int(pd.to_numeric(good["output_tokens"]).sum())
         rows.append(row)
     return pd.DataFrame(rows)
+
+
+def _percentile(values: pd.Series, q: float) -> float:
+    known = values.dropna()
+    return stats.percentile(known, q).value if len(known) else float("nan")
 
 
 # The ``vllm`` command looks up the version of a package named "vllm" and stops where vLLM came in another one

@@ -197,7 +197,8 @@ def test_the_summary_counts_errors_apart():
     assert table["error"][2] == "OSError: cut"
     found = tools.summary(table).iloc[0]
     assert (found["n"], found["errors"], found["output_tokens"]) == (4, 1, 40)
-    assert found["ttft_p50_ms"] == pytest.approx(table["ttft_ms"].drop(2).median())
+    # Of four good requests the P50 is the second fastest: a time that was measured, as in helpers.stats.
+    assert found["ttft_p50_ms"] == pytest.approx(sorted(table["ttft_ms"].drop(2))[1])
     assert str(found["ttfat_p50_ms"]) == "nan"
     assert found["origin"] == "measured"
 

@@ -18,8 +18,8 @@
 #
 # A voice agent is a loop. **Speech to text** writes down what the caller said. A **language model** reads it and
 # answers. **Text to speech** says the answer. The caller hears nothing until the first words of the answer have
-# gone all the way round. The makers of PhoneLLM, who run many such agents, write that callers are content when that
-# takes at most **1500 ms**, nearly every time: at the 95th percentile, written P95.
+# gone all the way round. The makers of PhoneLLM write that callers are content when that takes
+# at most **1500 ms**, nearly every time: at the 95th percentile, written P95.
 #
 # Only a part of the 1500 ms belongs to the language model. How soon its first word comes is what this course is
 # about: you will serve a model, time it, see what else uses up the budget, and work out what a minute of
@@ -43,9 +43,9 @@ readiness.check()
 # %% [markdown] name="engine"
 # ## 2. The server
 #
-# The next cell finds a server, or starts one. On your own machine that is **vLLM**, the same software that runs
-# on a big GPU, here on the CPU and with a small model in it. A first start takes about a minute, most of it
-# spent on importing Python packages; the line below the cell says where it is. All notebooks share the one
+# The next cell finds a server, or starts one. On Linux that is **vLLM**, the same software that runs on a big
+# GPU, here on the CPU and with a small model in it; elsewhere the lessons replay runs that we recorded. A first start
+# takes one to two minutes, most of it spent on importing Python packages, later ones about half a minute; the line below the cell says where it is. All notebooks share the one
 # server, and it ends when you close the lab.
 
 # %% name="connect"
@@ -170,8 +170,9 @@ print(f"TTFT of {server.name}: {my_ttft_ms:.0f} ms ({server.origin})")
 #
 # difficulty ●○○ · importance ●●○ · 5 minutes
 #
-# After the first token the others follow in steps: the **inter-token latency**, ITL. A person speaks about 150
-# words a minute, which in English is about 200 tokens. Is the model faster than the voice? Write the function.
+# After the first token the others follow in steps: the **inter-token latency**, ITL. Say a person speaks 150
+# words a minute (our round figure); in English that is about 200 tokens. Is the model faster than the voice? Write the
+# function.
 
 
 # %% name="ex-2" tags=["exercise"]
@@ -203,7 +204,7 @@ exercise.case(
     },
     tolerance=0.01,
 )
-exercise.case("a token every 300 ms is slower speech", tokens_per_minute, args=(300.0,), expect=200.0)
+exercise.case("a token every 300 ms only just keeps pace", tokens_per_minute, args=(300.0,), expect=200.0)
 exercise.verdict()
 tokens_per_minute = exercise.use(tokens_per_minute)
 
@@ -267,13 +268,15 @@ quiz.ask(
         quiz.Option(
             "Nothing",
             right=True,
-            why="It is another model, with about 1/230 of the parameters. It is here to be served and timed.",
+            why="It is another model, with about 1/235 of the parameters. It is here to be served and timed.",
         ),
         quiz.Option(
-            "That vLLM loses quality on a CPU", why="The same weights give the same answers, slower."
+            "That vLLM loses quality on a CPU",
+            why="The same weights and the same arithmetic, up to rounding; only slower.",
         ),
         quiz.Option(
-            "That temperature 0 is wrong", why="Temperature 0 makes it repeat itself exactly, no worse."
+            "That temperature 0 is wrong",
+            why="Temperature 0 takes the likeliest token each time. It repeats itself, nearly always, and is not worse.",
         ),
     ],
 )
@@ -285,12 +288,12 @@ quiz.ask(
     "1500 ms at P95 means that",
     [
         quiz.Option(
-            "the average turn takes 1500 ms", why="The average is another number, and usually much lower."
+            "the average turn takes 1500 ms", why="The average is another number, and usually lower."
         ),
         quiz.Option(
             "95 of 100 turns take at most 1500 ms",
             right=True,
-            why="And 5 of 100 take longer. Lesson 01 asks how often a caller then meets a slow one.",
+            why="And at most 5 of 100 take longer. Lesson 01 asks how often a caller then meets a slow one.",
         ),
         quiz.Option(
             "no turn takes longer than 1500 ms", why="That would be the maximum, and nobody can promise it."

@@ -10,7 +10,7 @@
 # | **You will** | write a timer, break it, mend it; time prompts of several lengths, cold and cached, with thinking on and off; put an interval on a P95; time the same server with another tool and compare with the server's own clock |
 # | **You will learn** | the definitions of TTFT, TTFAT, ITL, TPOT and end-to-end, and why two tools disagree about them |
 # | **You need** | lesson 00; a little Python |
-# | **Time** | 50 minutes, of which the cells run for about three |
+# | **Time** | 50 minutes, of which the cells run for about two |
 
 # %% name="setup" tags=["setup"]
 import time
@@ -29,15 +29,15 @@ server = engine.connect()
 # %% [markdown] name="why"
 # ## 1. Four numbers that are not the same
 #
-# These are all published, about one model, and all are sometimes called "its latency":
+# These are all published about one model, and each could be called its latency:
 
 # %% name="published-numbers"
 published.show("card.single_request", "chart.ttfat_p50", "card.ttfat_ceiling", "card.llm_line")
 
 # %% [markdown] name="why-2"
-# One is for a single request on an idle GPU, two are for a GPU full of callers, one is a line in a plan. And two
-# letters are easy to overlook: TTF**A**T, with an A, is another clock than TTFT. To compare numbers you have to
-# know what was timed. So we begin there.
+# One is for a single request, two are for a GPU full of callers (one measured, one a limit), one is a line in a plan.
+# And one letter is easy to overlook: TTF**A**T, with an A, is another clock than TTFT (section 3). To compare numbers
+# you have to know what was timed. So we begin there.
 
 # %% [markdown] name="naive"
 # ## 2. A naive timer
@@ -141,11 +141,11 @@ pd.DataFrame(
 # %% [markdown] name="caught"
 # Caught. The first chunk is `role: assistant`, with nothing in it. On the plain question this server happens to
 # send it together with the first word, so the naive timer is right by luck. For the tool call it is sent while the
-# model is still writing the beginning of the call, which the server holds back until it knows the tool's name. A
+# model is still writing the beginning of the call, which the server holds back until the tool's name is complete. A
 # timer that you checked on plain questions only would never have told you.
 #
-# It can be worse. `create()` itself returns as soon as the *headers* of the response are there. People have
-# published that number, too:
+# It can be worse. `create()` itself returns as soon as the *headers* of the response are there. That number is
+# smaller still:
 
 # %% name="headers"
 begun = time.perf_counter()
@@ -314,7 +314,8 @@ figures.show(
 # difficulty ●●○ · importance ●●○ · 5 minutes
 #
 # From the time of the first token, the time of the last, and the number of tokens in `usage`: how long does one
-# token take? Careful with the number of steps.
+# token take? Careful with the number of steps. (Where a server holds back the first tokens, as above, the result comes
+# out a little low: the first token was made before the first text came.)
 
 
 # %% name="ex-3" tags=["exercise"]
@@ -370,8 +371,8 @@ print(", ".join(f"{ms:.0f} ms" for ms in born) or "not known: this server was no
 published.show("vllm.first_request_before", "vllm.first_request_after")
 
 # %% [markdown] name="cold-2"
-# On this CPU the difference is small. On a GPU with a hybrid Mamba model it is not: the first request compiles
-# kernels. So **warm up with requests of the real shape before you time**, and when you report a number, say that
+# On this CPU the difference is small. On a GPU with a hybrid Mamba model it was half a minute, because the first
+# request compiled kernels, and seconds are left since vLLM warms up by itself. So **warm up with requests of the real shape before you time**, and when you report a number, say that
 # you did.
 
 # %% [markdown] name="length"
@@ -429,8 +430,9 @@ for place, system in places.items():
     print(f"{place}: median TTFT {later.median():.0f} ms")
 
 # %% [markdown] name="prefix-trap"
-# One line of a template, and a large part of the budget. On PhoneLLM the blocks are larger: in a hybrid Mamba model
-# a prefix can be taken up only where the state of the Mamba layers was kept, too.
+# One line of a template, and a large part of the budget. PhoneLLM is a hybrid: most of its layers that look back are
+# Mamba layers, which keep one running state instead of a cache entry for each token. A prefix can be taken up only
+# where that state was kept, so the blocks are far larger. For a model of the same family and size somebody saw this:
 
 # %% name="published-block"
 published.show("vllm.mamba_block")
@@ -439,8 +441,8 @@ published.show("vllm.mamba_block")
 # ## 7. Thinking out loud, and not
 #
 # PhoneLLM's chat template switches thinking **on** unless the request says otherwise, and its makers say: switch it
-# off. Here is why. `thinking_token_budget` lets this small model think for a number of tokens and then makes it
-# stop; 0 is thinking off.
+# off, because it was trained without. There is another reason. `thinking_token_budget` lets this small model think for
+# a number of tokens and then makes it stop; in the first row thinking is off altogether.
 
 # %% name="measure-thinking"
 thinking = []
@@ -462,8 +464,8 @@ thoughts.groupby("label", sort=False)[["ttft_ms", "ttfat_ms"]].median().round(0)
 figures.show(figures.latency_bars, thoughts, title="Thinking leaves TTFT alone and moves TTFAT")
 
 # %% [markdown] name="thinking-2"
-# TTFT hardly moves. TTFAT grows with every thought, at one ITL each. Whoever quotes TTFT for a model that thinks is
-# quoting the moment at which the caller begins to hear nothing.
+# TTFT hardly moves. TTFAT grows with every token of thought, at one ITL each. Whoever quotes TTFT for a model that
+# thinks is quoting a moment at which the caller still hears nothing.
 
 # %% [markdown] name="samples"
 # ## 8. How many requests does a P95 need?
@@ -508,7 +510,7 @@ figures.show(
 # %% [markdown] name="samples-2"
 # With few requests the upper end of the interval is **unbounded**: nothing you saw rules out that the true P95 is far
 # higher. That is no weakness of this method. Twenty requests contain one from the worst twentieth, on average, and
-# now and then none.
+# more often than once in three tries none.
 
 # %% [markdown] name="ex-4-card"
 # ### Exercise 4: the smallest sample that says anything
@@ -565,7 +567,7 @@ smallest_sample = exercise.use(smallest_sample)
 # %% name="needed"
 for q in (0.5, 0.9, 0.95, 0.99):
     print(
-        f"P{100 * q:g}: at least {smallest_sample(q, 0.05)} requests for an upper bound that holds 19 times in 20"
+        f"P{100 * q:g}: at least {smallest_sample(q, 0.05)} requests for an upper bound that holds at least 19 times in 20"
     )
 
 # %% [markdown] name="several-hundred"
@@ -623,19 +625,23 @@ calls_a_tool = compared[compared["workload"] == "calls a tool"]
 figures.show(figures.tool_comparison, calls_a_tool, title="A reply that calls a tool")
 
 # %% [markdown] name="tools-2"
-# Three tools, one server, and on the tool call they are far apart. Not because one has a better clock. They mean different things by "first token": vLLM's tool, in this version, stops at the first chunk of any
-# kind, which is your naive timer from exercise 1. And it has no TTFAT at all, so for a model that thinks it cannot
-# tell you what a caller waits for. Before you compare two published numbers, find out which chunk each stopped at.
+# Look at the medians first. On the tool call two tools agree and one is far off. Not because its clock is bad: it means
+# something else by "first token". vLLM's tool, in this version, stops at the first chunk of any kind, which is your
+# naive timer from exercise 1. And it has no TTFAT at all, so for a model that thinks it cannot tell you what a caller
+# waits for. If aiperf's P95 is far above its median, that is the other kind of error: its many processes share this
+# machine's cores with the engine, and some replies reach it late and all at once. Before you compare two published numbers, find out which chunk each stopped at.
 #
 # Are the clocks themselves equally good? `make bench` times streams whose true times are known, with all three tools.
-# This is how far off each was when we ran it (a tool's TTFT minus the true one; streams that start together):
+# This is how far off each was when we ran it (a tool's TTFT minus the one in the server's log; so many streams at a
+# time, the first of them started together):
 
 # %% name="clocks"
 opinions.clocks().round(1)
 
 # %% [markdown] name="clocks-2"
-# With one stream at a time any of them will do. With many, a client that is busy with one stream stamps another one
-# late, and the error lands in the tail: just where your limit is. Look at a tool's own delay before you believe its P99.
+# With one stream, and cores to spare, any of them will do. With many, a client that starts a burst begins the clocks
+# before the requests are on the wire, and one that is busy with one stream stamps another one late. Both errors land
+# in the tail: just where your limit is. Look at a tool's own delay before you believe its P99.
 
 # %% [markdown] name="keep"
 # ## 11. Keep what you measured
@@ -679,7 +685,10 @@ quiz.ask(
             right=True,
             why="With 20 requests all of them may lie below the true P95: the upper end is unbounded.",
         ),
-        quiz.Option("It is 480 ms", why="That is the estimate, and its interval has no upper end."),
+        quiz.Option(
+            "It is 480 ms",
+            why="480 ms is not even the estimate: the P95 of 20 is the second slowest, and its interval has no upper end.",
+        ),
         quiz.Option(
             "It is at most 480 ms", why="All 20 lie below the true P95 more often than once in three tries."
         ),

@@ -162,7 +162,7 @@ def install_torch() -> None:
     """PyTorch's CPU build, which PyPI does not carry; from PyPI with CUDA only on an explicit yes."""
     if os.environ.get("TORCH") != "pypi":
         wanted = ["-r", "requirements/" + TORCH_PIN]
-        error = pip(wanted, "installing PyTorch's CPU build (200 MB), if a folder of pip's find-links has it")
+        error = pip(wanted, "looking for PyTorch's CPU build (200 MB) where pip looks")
         if not error:
             return
         error = pip(

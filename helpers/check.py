@@ -436,3 +436,24 @@ def _where(error: BaseException, function: Callable[..., Any]) -> str:
 def _short_text(text: str, limit: int = 200) -> str:
     text = " ".join(text.split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def explain_missing_names() -> None:
+    """In a notebook, say below a NameError what to do: after a restart, or when a cell was left out, the names
+    of earlier cells are not there. The error itself stays as it is."""
+    if not cards.in_notebook():
+        return
+    from IPython import get_ipython
+
+    def show(shell: Any, kind: type, error: BaseException, trace: Any, tb_offset: int | None = None) -> None:
+        shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+        name = getattr(error, "name", None) or "It"
+        print(
+            f"{name} is not there yet: the cell that makes it has not run since the kernel started.\n"
+            "Choose Run > Run All Above Selected Cell, then run this cell again."
+        )
+
+    get_ipython().set_custom_exc((NameError,), show)
+
+
+explain_missing_names()

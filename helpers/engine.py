@@ -453,7 +453,7 @@ def _locked(kind: Kind, say: Say) -> Iterator[None]:
             break
         except Timeout:
             waited = time.monotonic() - begun
-            say(f"{waited:4.0f} s  another notebook is starting the server: {_phase(kind)}")
+            say(f"{waited:4.0f} s  another notebook, or the lab, is starting the server: {_phase(kind)}")
     try:
         yield
     finally:

@@ -213,11 +213,13 @@ def _spaced(values: np.ndarray, ends: tuple[float, float], *, log: bool, room: f
 
 
 def tool_comparison(frame: pd.DataFrame, *, title: str = "", theme: str = "light") -> Figure:
-    """The same server timed by several tools: P50 and P95 of each metric, one row a tool.
+    """The same server timed by several tools: median and slowest request of each metric, one row a tool.
+
+    The slowest and not a P95: such comparisons have too few requests for one.
 
     Args:
         frame: one row a tool and metric, with ``tool``, ``metric`` (``TTFT``, ``TTFAT``, ...), ``p50_ms``,
-            ``p95_ms``, ``n``, ``origin`` and optionally ``server``. A missing row or value is shown as
+            ``max_ms``, ``n``, ``origin`` and optionally ``server``. A missing row or value is shown as
             "not reported". Up to three metrics are readable.
         title: headline.
         theme: ``light`` or ``dark``.
@@ -226,7 +228,7 @@ def tool_comparison(frame: pd.DataFrame, *, title: str = "", theme: str = "light
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
     frame = drawing.checked(
-        frame, "tool_comparison", required=("tool", "metric"), numeric=("p50_ms", "p95_ms", "n"), gaps=True
+        frame, "tool_comparison", required=("tool", "metric"), numeric=("p50_ms", "max_ms", "n"), gaps=True
     )
     groups = origins.groups(frame)
     metrics = list(frame["metric"].unique())
@@ -236,7 +238,7 @@ def tool_comparison(frame: pd.DataFrame, *, title: str = "", theme: str = "light
         for group in groups
         if (group.rows["tool"] == tool).any()
     ]
-    by_metric = frame.groupby("metric", sort=False)[["p50_ms", "p95_ms"]].max().max(axis=1)
+    by_metric = frame.groupby("metric", sort=False)[["p50_ms", "max_ms"]].max().max(axis=1)
     with canvas(theme, 0.95 + 0.2 * (len(groups) + 1) + 0.42 * len(rows), title) as (fig, colours):
         panels = fig.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         words = []
@@ -244,28 +246,28 @@ def tool_comparison(frame: pd.DataFrame, *, title: str = "", theme: str = "light
             ax.set_title(safe(metric), size=9)
             for y, (tool, group) in enumerate(rows):
                 found = group.rows[(group.rows["tool"] == tool) & (group.rows["metric"] == metric)]
-                p50, p95 = (float(found[column].median()) for column in ("p50_ms", "p95_ms"))
-                if math.isnan(p50) and math.isnan(p95):
+                p50, most = (float(found[column].median()) for column in ("p50_ms", "max_ms"))
+                if math.isnan(p50) and math.isnan(most):
                     place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
                     ax.annotate("not reported", (0, y), color=colours.muted, **place)
                     words.append(f"{tool} does not report {metric}.")
                     continue
                 of = look(group.origin, colours)
                 point = {"marker": of.marker, "mec": of.colour, "mew": 1.4, "ls": "", "clip_on": False}
-                ax.plot([p50, p95], [y, y], color=of.colour, ls=of.line, lw=1.4)
-                ax.plot(p95, y, ms=6, mfc=colours.paper, **point)
+                ax.plot([p50, most], [y, y], color=of.colour, ls=of.line, lw=1.4)
+                ax.plot(most, y, ms=6, mfc=colours.paper, **point)
                 ax.plot(p50, y, ms=7.5, mfc=of.colour, **point)
                 numbers = " / ".join(
-                    ms(value).removesuffix(" ms") for value in (p50, p95) if not math.isnan(value)
+                    ms(value).removesuffix(" ms") for value in (p50, most) if not math.isnan(value)
                 )
                 ax.annotate(
                     numbers,
-                    (np.nanmax([p50, p95]), y),
+                    (np.nanmax([p50, most]), y),
                     xytext=(7, 0),
                     textcoords="offset points",
                     va="center",
                 )
-                words.append(f"{tool}, {metric}: P50 {ms(p50)}, P95 {ms(p95)} ({group.phrase}).")
+                words.append(f"{tool}, {metric}: P50 {ms(p50)}, slowest {ms(most)} ({group.phrase}).")
             # Metrics of one size share a scale; beside an end-to-end time all TTFTs would look alike.
             longest = float(by_metric[by_metric < 5 * by_metric[metric]].max())
             ax.set(xlim=(0, longest * (1.2 + 0.2 * len(metrics)) or 1.0), xlabel="ms")
@@ -276,7 +278,7 @@ def tool_comparison(frame: pd.DataFrame, *, title: str = "", theme: str = "light
         panels[0].set_yticks(range(len(rows)), [drawing.wrapped(tool, 22) for tool, _ in rows])
         panels[0].set_ylim(len(rows) - 0.5, -0.5)
         keys = [drawing.line_key(group, colours, marker=True) for group in groups]
-        for label, face in (("filled: P50", colours.ink), ("open: P95", colours.paper)):
+        for label, face in (("filled: P50", colours.ink), ("open: the slowest", colours.paper)):
             keys.append(
                 Line2D([], [], ls="", marker="o", ms=6.5, mfc=face, mec=colours.ink, mew=1.4, label=label)
             )

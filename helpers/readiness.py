@@ -22,7 +22,10 @@ def check() -> pd.DataFrame:
     memory = psutil.virtual_memory()
     disk = shutil.disk_usage(WORKSPACE if WORKSPACE.exists() else Path.home())
     elsewhere = BASE_URL_VARIABLE in os.environ
+    chosen = os.environ.get(engine.ENGINE_VARIABLE) == "recorded"
     why_not = None if elsewhere else engine.why_not_embedded()
+    if chosen and not elsewhere:
+        why_not = f"{engine.ENGINE_VARIABLE}=recorded asks for recorded runs"
     rows = [
         ("Python", platform.python_version(), sys.version_info >= (3, 11), "install Python 3.11 or newer"),
         ("processor", f"{machine.processor()}, {cores} cores", cores >= 2, "expect every time to be longer"),

@@ -8,9 +8,10 @@ would ask vLLM, and every number says "recorded". It listens on this machine onl
 Which recording answers a request? One of the same request: everything but the model's name is the same, save
 the marks by which lessons make a prompt new to the cache, ``[call 8f3a2c]``. A prompt that this server sees
 for the first time gets a recording of a first time, one seen before a recording of a repetition, since the
-prefix cache made the difference. Several such recordings are used in turn. For a request that nobody
-recorded, the recording of the most similar one is used, cut to ``max_tokens``: its speed is about right, its
-words answer another question. The header ``X-Recorded-Match`` says ``exact`` or ``nearest``.
+prefix cache made the difference; if there is only the other kind, that one. Several such recordings are used
+in turn. For a request that nobody recorded, the recording of the most similar one is used, cut to
+``max_tokens``: its speed is about right, its words answer another question. The header ``X-Recorded-Match``
+says ``exact`` or ``nearest``.
 
 Times are those of the recording, whatever the load is now: sixteen requests at once replay quickly if they
 were recorded one at a time. A lesson on load needs a run that was recorded under that load.
@@ -63,7 +64,9 @@ class Likeness:
         whole: digest of the request without the model's name and the marks of new calls.
         prompt: digest of messages and tools with those marks: what the prefix cache goes by.
         messages: digest of the messages without the marks.
+        past_end: whether the model is to write on after its end mark (``ignore_eos``).
         manner: thinking, tools, structured output: three yes or no.
+        bounds: ``ignore_eos``, ``min_tokens``, ``thinking_token_budget``: whether each is set.
         length: characters of the messages and tools.
         max_tokens: the most tokens to generate.
     """
@@ -71,7 +74,9 @@ class Likeness:
     whole: str
     prompt: str
     messages: str
+    past_end: bool
     manner: tuple[bool, ...]
+    bounds: tuple[bool, ...]
     length: int
     max_tokens: int
 
@@ -82,15 +87,19 @@ def likeness(request: Request) -> Likeness:
     prompt = _sorted_json([body.get("messages"), body.get("tools")])
     structured = ("structured_outputs", "response_format", "guided_json", "guided_choice", "guided_regex")
     limit = body.get("max_completion_tokens") or body.get("max_tokens") or TOKENS_IF_NOT_SAID
+    past_end = bool(body.get("ignore_eos"))
     return Likeness(
         whole=_digest(NONCE.sub("[call]", _sorted_json(body))),
         prompt=_digest(prompt),
         messages=_digest(NONCE.sub("[call]", _sorted_json(body.get("messages")))),
+        past_end=past_end,
         manner=(
             recorded.thinks(body),
             bool(body.get("tools")),
             any(body.get(name) for name in structured),
         ),
+        # min_tokens 0 is the default; a budget of 0 is a budget.
+        bounds=(past_end, bool(body.get("min_tokens")), body.get("thinking_token_budget") is not None),
         length=len(prompt),
         max_tokens=limit,
     )
@@ -136,11 +145,9 @@ class Session:
             model = run.conditions["server"]["model"]
             self.models += [model] if model not in self.models else []
             self.version = run.conditions["server"].get("version") or self.version
-        self.exact: dict[tuple[str, bool], list[Recording]] = {}
+        self.exact: dict[str, list[Recording]] = {}
         for recording in self.recordings:
-            # What is refused is refused every time; the cache has no part in it.
-            for again in (False, True) if recording.timeline.error else (recording.again,):
-                self.exact.setdefault((recording.like.whole, again), []).append(recording)
+            self.exact.setdefault(recording.like.whole, []).append(recording)
         self.uses: Counter[Recording] = Counter()
         self.seen: set[str] = set()
         self.run = next(iter(runs), "")  # the run that the last request was answered from
@@ -152,9 +159,11 @@ class Session:
         like = likeness(request)
         again = like.prompt in self.seen
         self.seen.add(like.prompt)
-        same = self.exact.get((like.whole, again), [])
+        same = self.exact.get(like.whole, [])
         if same:
-            chosen = min(same, key=self._turn)
+            # The same request first of all: one answered with or without the cache differs in speed, another
+            # request also in words. What is refused is refused every time; the cache has no part in it.
+            chosen = min(same, key=lambda r: (not r.timeline.error and r.again != again, *self._turn(r)))
         else:
             chosen = self._nearest(like, again, bool(request.get("stream")))
         if chosen is None:
@@ -170,7 +179,9 @@ class Session:
         def distance(recording: Recording) -> tuple[Any, ...]:
             other = recording.like
             return (
-                sum(a != b for a, b in zip(like.manner, other.manner, strict=True)),
+                other.past_end and not like.past_end,  # end marks as text, where nobody asked for them
+                _differences(like.manner, other.manner),
+                _differences(like.bounds, other.bounds),
                 like.messages != other.messages,
                 again != recording.again,
                 abs(like.length - other.length),
@@ -197,6 +208,10 @@ def _playable(timeline: Timeline) -> bool:
     return timeline.status is not None and (
         timeline.error is None or timeline.error.kind in ("http", "stream")
     )
+
+
+def _differences(one: tuple[bool, ...], other: tuple[bool, ...]) -> int:
+    return sum(a != b for a, b in zip(one, other, strict=True))
 
 
 def _sorted_json(value: Any) -> str:

@@ -205,6 +205,10 @@ def ask(
     request = _as_request(prompt, **options)
     with no_garbage_pauses():
         received = _run(lambda: receive(server, request, timeout_s=timeout_s))
+    if received.nearest:
+        print(
+            "note: nobody recorded this request. This is the reply to the recorded one that is most like it."
+        )
     return finish(received)
 
 
@@ -290,7 +294,8 @@ class Received:
 
     The fields that :class:`Timeline` has too mean the same. ``reads`` holds ``(arrival time in ns, bytes)``
     of each read, ``failure`` what the HTTP client raised, ``location`` where a redirect points, ``written``
-    is set when the request is on the wire.
+    is set when the request is on the wire, ``nearest`` if the replay of recorded runs had nothing recorded
+    for this request and sent what is most like it.
     """
 
     server: Server = field(repr=False)
@@ -304,6 +309,7 @@ class Received:
     reads: list[tuple[int, bytes]] = field(default_factory=list)
     failure: Exception | None = None
     written: asyncio.Event | None = field(default=None, repr=False)
+    nearest: bool = False
 
 
 async def receive(
@@ -338,6 +344,7 @@ async def receive(
         ) as response:
             received.status = response.status
             received.location = response.headers.get("Location")
+            received.nearest = response.headers.get("X-Recorded-Match") == "nearest"
             async for piece in response.content.iter_any():
                 keep((clock(), piece))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as failure:  # ValueError: a bad header

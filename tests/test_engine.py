@@ -213,7 +213,7 @@ def test_two_callers_at_the_same_moment_get_one_server(course):
     said = [until(caller, "url:") for caller in callers]
     assert url(said[0]) == url(said[1])
     assert len(course.servers()) == 1
-    assert sum("another notebook is starting the server" in text for text in said) == 1
+    assert sum("another notebook, or the lab, is starting the server" in text for text in said) == 1
 
 
 def test_a_second_caller_finds_the_server_and_starts_nothing(course):

@@ -18,7 +18,7 @@ from fakeserver import chunk, tool_call, usage_chunk
 from hypothesis import given
 from hypothesis import strategies as st
 
-from helpers import api, latency, replay
+from helpers import api, latency, prompts, recorded, replay
 from helpers.run_file import Page, Run, load, save
 from helpers.settings import REPO, Server
 from helpers.stream_errors import StreamError, about_status
@@ -71,7 +71,7 @@ def replaying(*runs, folder=None, lessons=()):
     words = [sys.executable, "-m", "helpers.replay", "--port", str(port), "--runs", str(folder)]
     words += [word for lesson in lessons for word in ("--lesson", lesson)]
     process = subprocess.Popen(words, cwd=REPO, stdout=subprocess.DEVNULL)
-    model = "smollm2-135m-instruct" if folder == TINY else "tiny"
+    model = "smollm2-135m-instruct" if folder in (TINY, recorded.RUNS) else "tiny"
     server = Server(f"http://127.0.0.1:{port}/v1", model, None, "recorded", "Tiny, recorded")
     try:
         deadline = time.monotonic() + 60
@@ -149,6 +149,32 @@ def test_first_and_repeated_prompts_have_their_own_recordings():
     assert chosen(two, "[call aaaaaa] long") == ("cold", True), "another session begins anew"
 
 
+def test_the_same_request_comes_before_a_similar_one_of_the_right_rank():
+    run = a_run(
+        reply("once", ["first time"]),
+        reply("once", ["others' words"], sent_ms=1, max_tokens=9),
+        reply("[call 000001] never repeated", ["cold"], sent_ms=2),
+        reply("often", ["of another kind"], sent_ms=3, max_tokens=9),
+        reply("often", ["one"], sent_ms=4),
+        reply("often", ["two"], sent_ms=5),
+    )
+    session = replay.Session({"a": run})
+    assert [chosen(session, "once") for _ in range(3)] == [("first time", True)] * 3
+    assert [chosen(session, "[call aaaaaa] never repeated") for _ in range(2)] == [("cold", True)] * 2
+    assert chosen(session, "often") == ("one", True), "only repetitions were recorded"
+    assert chosen(session, "often") == ("two", True)
+    two = replay.Session({"a": run})
+    assert chosen(two, "once", max_tokens=9) == ("others' words", True)
+
+
+def test_what_is_refused_is_refused_every_time():
+    refused = reply("too long", [], status=400, error=StreamError("http", "no"))
+    session = replay.Session({"a": a_run(refused, reply("too long", ["ok"], sent_ms=1, max_tokens=9))})
+    for _ in range(3):
+        recording, exact = session.choose(chat_request("too long"))
+        assert (recording.timeline, exact) == (refused, True)
+
+
 def test_several_recordings_are_used_in_turn_those_of_the_run_in_use_first():
     runs = {
         "a": a_run(reply("[call 000001] hi", ["a1"]), reply("[call 000002] hi", ["a2"], sent_ms=50)),
@@ -184,6 +210,54 @@ def test_the_nearest_recording():
     assert chosen(session, "broke", tools=tools) == ("called", False)
     assert chosen(session, "other", response_format={"type": "json_object"}) == ("shaped", False)
     assert chosen(session, "[call 000003] short", max_tokens=800) == ("short, more tokens", False)
+
+
+def test_a_reply_that_ran_past_its_end_answers_only_who_asked_for_that():
+    past = {"ignore_eos": True}
+    budget = {"thinking": True, "thinking_token_budget": 8}
+    tools = [{"type": "function", "function": {"name": "f", "parameters": {}}}]
+    runs = {
+        "a": a_run(
+            reply("other", ["cold past"], **past),
+            reply("other", ["cached past"], sent_ms=1, **past),
+            reply("other", ["thought past"], sent_ms=2, **budget, **past),
+            reply("other", ["called past"], sent_ms=3, tools=tools, **past),
+            reply("quite another, and longer" * 9, ["plain"], sent_ms=4),
+            reply("quite another, and longer" * 9, ["at least"], sent_ms=5, min_tokens=5),
+        )
+    }
+    session = replay.Session(runs)
+    assert [chosen(session, "other") for _ in range(2)] == [("plain", False)] * 2
+    assert chosen(session, "other", thinking=True) == ("plain", False)
+    assert chosen(session, "other", tools=tools) == ("plain", False)
+    assert chosen(session, "other", ignore_eos=False, min_tokens=3) == ("at least", False)
+    assert chosen(session, "other", min_tokens=0) == ("plain", False)
+    assert chosen(session, "other", max_tokens=99, **past) == ("cached past", False)
+    assert chosen(session, "other", max_tokens=99, **budget, **past) == ("thought past", False)
+    only = replay.Session({"a": a_run(reply("other", ["past"], **past))})
+    assert chosen(only, "other") == ("past", False), "if there is nothing else"
+
+
+def test_a_thinking_budget_is_told_from_none_but_thinking_counts_more():
+    session = replay.Session(
+        {
+            "a": a_run(
+                reply("plain", ["plain"]),
+                reply("one", ["budget"], sent_ms=1, thinking=True, thinking_token_budget=8),
+            )
+        }
+    )
+    assert chosen(session, "plain", thinking=True) == ("budget", False)
+    more = replay.Session(
+        {
+            "a": a_run(
+                *(r.timeline for r in session.recordings),
+                reply("a much longer one", ["free"], sent_ms=2, thinking=True),
+            )
+        }
+    )
+    assert chosen(more, "one", thinking=True) == ("free", False)
+    assert chosen(more, "a much longer one", thinking=True, thinking_token_budget=0) == ("budget", False)
 
 
 def test_what_broke_off_outside_the_server_is_not_replayed():
@@ -293,10 +367,10 @@ def test_the_whole_lesson_a_second_time_and_the_last_page_repeats():
     marks = iter(range(99))
     readings = []
     for _ in range(3):
-        ask_session(session, "warm-up") if not readings else session.choose(chat_request("warm-up"))
+        ask_session(session, "warm-up")
         readings.append(value(session.page("/metrics")))
         assert batch_difference(session, marks) == 4
-        session.choose(chat_request("after"))
+        ask_session(session, "after")
         readings += [value(session.page("/metrics")), value(session.page("/metrics"))]
         assert readings[-1] == readings[-2]
     assert readings == sorted(readings)
@@ -330,6 +404,52 @@ def test_pages_come_from_the_run_that_answers():
     assert value(session.page("/metrics")) == 100
     ask_session(session, "after")
     assert value(session.page("/metrics")) == 9
+
+
+# --- the runs that come with the course -------------------------------------------------------------------
+
+
+def test_the_first_requests_of_the_lessons_in_notebook_order():
+    hello = prompts.conversation(prompts.HELLO)
+    # As the openai package sends it in lesson 00: the same request, other order, and nobody recorded it.
+    by_openai = {
+        "messages": hello,
+        "model": "smollm2-135m-instruct",
+        "max_tokens": 40,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+        "temperature": 0,
+        "chat_template_kwargs": {"enable_thinking": False},
+    }
+    lesson_00 = chat_request(hello, max_tokens=40)
+    lesson_05 = chat_request(hello, max_tokens=24)
+    there_are = [t for name in recorded.runs() for t in load(recorded.RUNS / f"{name}.jsonl.gz").timelines]
+    with replaying(folder=recorded.RUNS) as server:
+        for body in (by_openai, lesson_00, lesson_00, lesson_05, lesson_05, lesson_05):
+            whole = replay.likeness(body).whole
+            of_this = [t for t in there_are if replay.likeness(t.request).whole == whole]
+            status, headers, text = post(server, body)
+            assert (status, headers["X-Recorded-Match"]) == (200, "exact")
+            assert "<|im_end|>" not in text
+            then = next(t for t in of_this if text == "".join(f"data: {e.data}\n\n" for e in t.events))
+            now = ask(server, body)
+            assert latency.measure(now).finish_reason == latency.measure(then).finish_reason
+            assert "<|im_end|>" not in answer(now)
+
+
+def test_new_calls_are_cold_and_their_repetitions_cached():
+    runs = {name: load(recorded.RUNS / f"{name}.jsonl.gz") for name in recorded.runs()}
+    kinds: dict[str, set[bool]] = {}
+    for recording in replay.Session(runs).recordings:
+        kinds.setdefault(recording.like.whole, set()).add(recording.again)
+    session = replay.Session(runs)
+    both = [whole for whole, ranks in kinds.items() if len(ranks) == 2]
+    assert both
+    for number, whole in enumerate(both):
+        asked = json.dumps(session.exact[whole][0].timeline.request)
+        for mark in range(3):
+            new = json.loads(replay.NONCE.sub(f"[call {number * 16 + mark:06x}]", asked))
+            assert [session.choose(new)[0].again for _ in range(3)] == [False, True, True]
 
 
 # --- the server -------------------------------------------------------------------------------------------

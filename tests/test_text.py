@@ -37,6 +37,8 @@ CLAIMS = {
     r"at most 5 %|chance of 95 %": lambda: stats.samples_needed(0.95, 0.95, sides=1) == 59,
     r"19 times in 20": lambda: True,  # 95 %, in words
     r"chance of 36 % none": lambda: round(0.95**20, 2) == 0.36,
+    r"59 is enough": lambda: stats.samples_needed(0.95, 0.95, sides=1) == 59,
+    r"at least 95 of 100 samples": lambda: stats.percentile([1.0] * 99, 0.95).confidence == 0.95,
     r"58 is one short": lambda: stats.samples_needed(0.95, 0.95, sides=1) - 1 == 58,
     r"20 requests|20 lie|timed 20|one of 20|of 20 is|twenty": lambda: (
         stats.percentile([1.0] * 20, 0.95).high == float("inf")
@@ -62,7 +64,7 @@ HARMLESS = (
     r"99 at 95 % confidence|95 at 95 % confidence|at 95 % confidence",
     r"`[^`]*`",  # code
     r"aiperf 0|n - 1",
-    r"Multiply by 1000|60 divided|60 s, and a second is 1000 ms|60 times",  # units
+    r"[Mm]ultiply by 1000|60 divided|60 s, and a second is 1000 ms|60 times",  # units
     r"A 0 would|a 0 would|time of 0|; 0 is|0 is the moment|tokens have 20 steps|five fence posts",
 )
 

@@ -60,7 +60,7 @@ pd.Series({"address": server.base_url, "model": server.model, "numbers from it a
 # stream, same traps. Two things are not. What it *says* is often nonsense and tells you nothing about PhoneLLM.
 # And its *milliseconds* are this machine's, not a GPU's.
 #
-# Have a B200, or the address of any OpenAI-compatible server? Set `PHONELLM_BASE_URL` before you start the lab,
+# Have a B200 (NVIDIA's big data-centre GPU), or the address of any OpenAI-compatible server? Set `PHONELLM_BASE_URL` before you start the lab,
 # and the same cells measure that one. The README says how.
 
 # %% [markdown] name="first-reply"
@@ -68,13 +68,21 @@ pd.Series({"address": server.base_url, "model": server.model, "numbers from it a
 #
 # A chat server can send its answer whole, at the end, or as a **stream**: piece by piece, as the model makes it.
 # A voice agent always streams, because the first sentence can be spoken while the rest is still being made.
-# This is the `openai` package you would use in your own project; watch the words come.
+# This is the `openai` package you would use in your own project. First what we send: a role and a question.
+
+# %% name="messages"
+messages = prompts.conversation(prompts.HELLO)
+messages
+
+# %% [markdown] name="stream-note"
+# `temperature=0` makes the model take the likeliest token each time, and `enable_thinking` false lets it answer at once.
+# Watch the words come:
 
 # %% name="stream-words"
 client = OpenAI(base_url=server.base_url, api_key=server.api_key or "none")
 stream = client.chat.completions.create(
     model=server.model,
-    messages=prompts.conversation(prompts.HELLO),
+    messages=messages,
     max_tokens=40,
     temperature=0,
     stream=True,
@@ -92,7 +100,7 @@ for chunk in stream:
 # does that and nothing else: what the chunks mean is decided afterwards.
 
 # %% name="ask"
-reply = streaming.ask(server, prompts.conversation(prompts.HELLO), max_tokens=40)
+reply = streaming.ask(server, messages, max_tokens=40)
 chunks = latency.chunk_table({"first reply": reply})
 chunks[["at_ms", "kind", "text"]].round(1)
 
@@ -106,13 +114,15 @@ figures.show(figures.stream_timeline, chunks, title="One streamed reply, chunk b
 # counted.
 #
 # The wait before the first token is the **time to first token**, TTFT. A caller feels this wait, and hardly the
-# steps after it, as you will see in exercise 2.
+# steps after it, as you will see in exercise 2. (TTFAT, in the figure, is the time to the first token of the *answer*.
+# Here it is the same; lesson 05 takes the two apart.)
 
 # %% [markdown] name="how-exercises"
 # ## 5. Your turn
 #
 # Each exercise is a cell with a `TODO`, and a check below it. Write your answer over `check.NOT_DONE`, run the
-# cell, then run the check. A check that does not pass names the likely mistake, and has hints in three steps: a
+# cell, then run the check, with Shift + Enter (a click on its folded line shows its source, and with it the answer). A
+# check that does not pass names the likely mistake, and has hints in three steps: a
 # nudge, the method, the answer. Nothing breaks if you skip one: later cells then go on with the course's answer
 # and say so.
 
@@ -145,6 +155,7 @@ exercise.value(
     tolerance=0.01,
     mistakes=[
         (lambda value: value == 0, "0 is the moment of sending."),
+        (lambda value: 0 < value < 5, "In milliseconds, please: as it stands in the table."),
         (
             lambda value: abs(value - latency.measure(reply).e2e_ms) < 1,
             "That is the last chunk: the time to the end of the reply.",
@@ -152,6 +163,10 @@ exercise.value(
         (
             lambda value: value == latency.measure(reply).first_chunk_ms,
             "That is the first chunk, which holds only the role and no text.",
+        ),
+        (
+            lambda value: True,
+            "It is not the first row with text of the table above. (The table is new each time its cell is run.)",
         ),
     ],
 )
@@ -162,8 +177,8 @@ my_ttft_ms = exercise.use(my_ttft_ms, reference=latency.measure(reply).ttft_ms)
 print(f"TTFT of {server.name}: {my_ttft_ms:.0f} ms ({server.origin})")
 
 # %% [markdown] name="one-number"
-# That is your first number, and already it needs a sentence with it: one request, one short prompt, this
-# machine, just now. Lesson 05 shows how much such a number can be off, and in which direction.
+# That is your first number, and already it needs a sentence with it: one request, one short prompt, one
+# machine, one moment. Lesson 05 shows how much such a number can be off, and in which direction.
 
 # %% [markdown] name="ex-2-card"
 # ### Exercise 2: does the rest keep up with speech?
@@ -199,6 +214,8 @@ exercise.case(
     expect=2000.0,
     mistakes={
         2.0: "60 divided by the milliseconds: a minute is 60 s, and a second is 1000 ms.",
+        1_800_000.0: "You multiplied: the longer the step, the fewer the tokens. Divide.",
+        0.0005: "The other way round: how many steps fit into a minute?",
         1800.0: "60 times the step: the longer the step, the fewer the tokens. Divide.",
         33.33: "That is tokens in a second.",
     },
@@ -211,7 +228,7 @@ tokens_per_minute = exercise.use(tokens_per_minute)
 # %% name="keeps-up"
 itl_ms = pd.Series(latency.measure(reply).itl_ms).median()
 print(
-    f"a token every {itl_ms:.0f} ms: {tokens_per_minute(itl_ms):,.0f} tokens a minute, speech needs about 200"
+    f"a chunk, mostly one token, every {itl_ms:.0f} ms: {tokens_per_minute(itl_ms):,.0f} tokens a minute, speech needs about 200"
 )
 
 # %% [markdown] name="why-first"

@@ -49,22 +49,12 @@ published.show("card.single_request", "chart.ttfat_p50", "card.ttfat_ceiling", "
 #
 # difficulty ●○○ · importance ●●● · 6 minutes
 #
-# `client.chat.completions.create(..., stream=True)` gives you a stream; `next(iter(stream))` waits for its first
-# chunk. Use `time.perf_counter()` for the clock: it counts seconds and never jumps, as the clock on the wall can.
+# `client.chat.completions.create(**request)` gives you a stream, because the requests below say `stream=True`;
+# `next(iter(stream))` waits for its first chunk. Use `time.perf_counter()` for the clock: it counts seconds and never
+# jumps, as the clock on the wall can.
 
 # %% name="client"
 client = OpenAI(base_url=server.base_url, api_key=server.api_key or "none", max_retries=0)
-
-
-# %% name="ex-1" tags=["exercise"]
-def naive_ttft_ms(client: OpenAI, request: dict) -> float:
-    """Milliseconds from asking for a stream to its first chunk. ``request``: arguments of ``create``."""
-    # --- your code: start the clock, create the stream, wait for one chunk, stop the clock
-    begun = time.perf_counter()
-    stream = client.chat.completions.create(**request)
-    next(iter(stream))
-    return (time.perf_counter() - begun) * 1000
-    # --- end
 
 
 # %% name="requests"
@@ -87,6 +77,17 @@ tool = streaming.chat_request(
 )
 
 
+# %% name="ex-1" tags=["exercise"]
+def naive_ttft_ms(client: OpenAI, request: dict) -> float:
+    """Milliseconds from asking for a stream to its first chunk. ``request``: all arguments of ``create``."""
+    # --- your code: start the clock, create the stream, wait for one chunk, stop the clock
+    begun = time.perf_counter()
+    stream = client.chat.completions.create(**request)
+    next(iter(stream))
+    return (time.perf_counter() - begun) * 1000
+    # --- end
+
+
 # %% name="ex-1-check" tags=["check"]
 # Check of exercise 1: run this cell after yours.
 exercise = check.Exercise(
@@ -98,14 +99,22 @@ exercise = check.Exercise(
     ),
 )
 exercise.case(
-    "a server whose first chunk comes after 50 ms",
+    "a server whose headers come after 30 ms and its first chunk after 60 ms",
     naive_ttft_ms,
-    args=(practice.Client(role_ms=50, text_ms=200), {"model": "any"}),
-    expect=lambda ms: 49 <= ms < 195,
+    args=(practice.Client(open_ms=30, role_ms=60, text_ms=210), {"stream": True}),
+    expect=lambda ms: 59 <= ms < 200,
     mistakes=[
-        (lambda ms: 0.049 <= ms < 0.195, "That is in seconds. Multiply by 1000."),
-        (lambda ms: 0 <= ms < 5, "You stopped when the stream was opened, before any chunk had come."),
-        (lambda ms: ms >= 195, "You waited for a later chunk, or for the whole reply."),
+        (lambda ms: 0.059 <= ms < 0.2, "That is in seconds. Multiply by 1000."),
+        (
+            lambda ms: ms > 10_000,
+            "Check the units: `time.perf_counter()` counts seconds, so multiply by 1000 once.",
+        ),
+        (lambda ms: 0 <= ms < 5, "You stopped the clock before anything had come."),
+        (
+            lambda ms: 25 <= ms < 45,
+            "You left out one of the two waits: start the clock before `create`, stop it after the first chunk.",
+        ),
+        (lambda ms: ms >= 200, "You waited for a later chunk, or for the whole reply."),
         (lambda ms: ms < 0, "Later minus earlier, not the other way round."),
     ],
 )
@@ -113,8 +122,8 @@ exercise.verdict()
 naive_ttft_ms = exercise.use(naive_ttft_ms)
 
 # %% [markdown] name="try-naive"
-# Now time two requests with it: a plain question, and one that makes the model call a tool. (A voice agent calls
-# tools all the time: to find an order, to book a table.) The first run of each is thrown away, so that both are
+# Now time two requests with it: a plain question, and one that makes the model call a tool, that is, answer with the
+# name of a function and its arguments. (A voice agent does that all the time: to find an order, to book a table.) The first run of each is thrown away, so that both are
 # warm.
 
 # %% name="run-naive"
@@ -167,7 +176,7 @@ print(
 # | **TTFT**, time to first token | the first non-empty token of any kind: answer, thinking or tool call | the server has begun to produce |
 # | **TTFAT**, time to first answer token | the first token that the caller would get: answer text or a tool call | what a voice can begin with |
 # | **ITL**, inter-token latency | the gap between one token-bearing chunk and the next | does the answer keep up with the voice? |
-# | **TPOT**, time per output token | from first token to last, divided by the number of tokens less one | the server's speed, chunks or not |
+# | **TPOT**, time per output token | from first token to last (a token that means "stop" counts, and comes with the chunk that says so), divided by the number of tokens less one | the server's speed, chunks or not |
 # | **end-to-end** | the last event | the whole |
 #
 # With thinking off, TTFT and TTFAT are the same. With thinking on they are far apart, and only the second is
@@ -343,25 +352,29 @@ exercise.case(
     tolerance=0.01,
     mistakes={
         28.571: "21 tokens have 20 steps between them.",
+        27.273: "21 tokens have 20 steps between them, one fewer, not one more.",
         33.333: "You divided the whole time; the wait before the first token is TTFT, not TPOT.",
         35.0: "You divided the whole time; the wait before the first token is TTFT, not TPOT.",
     },
 )
+exercise.case("two tokens, 25 ms apart", tpot_ms, args=(400.0, 425.0, 2), expect=25.0, tolerance=0.01)
 exercise.verdict()
 tpot_ms = exercise.use(tpot_ms)
 
 # %% name="tpot-emoji"
 by_chunks = np.mean(row.itl_ms)
-first, last = row.ttft_ms, latency.deltas(emoji)[-2].at_ms
+first = row.ttft_ms
+last = max(delta.at_ms for delta in latency.deltas(emoji) if delta.kind in ("answer", "finish"))
 print(
     f"mean gap between chunks {by_chunks:.0f} ms, but per token {tpot_ms(first, last, row.completion_tokens):.0f} ms"
 )
 
 # %% [markdown] name="cold"
-# ## 5. The first request is not like the others
+# ## 5. The first request is often not like the others
 #
-# A server that has just started still has things to load, to compile and to allocate. The engine behind this
-# notebook timed its own very first requests, when it was born, since a server is cold only once:
+# A server that has just started still has things to load, to compile and to allocate: it is cold. The engine behind
+# this notebook timed its own very first requests, when it was born, since a server is cold only once. (The same short
+# greeting three times, time to the first text.)
 
 # %% name="birth"
 born = engine.birth(server)
@@ -379,7 +392,8 @@ published.show("vllm.first_request_before", "vllm.first_request_after")
 # ## 6. A longer prompt takes longer
 #
 # Before the first token the server reads the whole prompt: the **prefill**. Let us send system prompts of several
-# lengths, each beginning with a call id that no server has seen. And then each once more.
+# lengths, each beginning with a call id that no server has seen, and then each once more. (Prompts can be cold, too: a
+# **cold** prompt is one whose beginning the server has not computed before.)
 
 # %% name="measure-length"
 timed, marks = [], []
@@ -409,8 +423,8 @@ print(
 
 # %% [markdown] name="prefix-cache"
 # The second time, the server found the beginning of the prompt in its **prefix cache** and computed only the rest.
-# Look at the column `cached_tokens`: the cache counts in whole blocks, so the shortest prompt was computed twice. A
-# phone agent lives from this: its system prompt is long and the same in every call, so it is computed once. But
+# Look at the column `cached_tokens`: the cache counts in whole blocks, so the shortest prompt was computed twice, and a
+# long one that ends with a block can be faster than a short one. What counts is the number of *new* tokens. A phone agent lives from this: its system prompt is long and the same in every call, so it is computed once. But
 # only if it really is the same *from the first character on*. Where would you put the id of the call?
 
 # %% name="id-first-or-last"
@@ -472,10 +486,15 @@ figures.show(figures.latency_bars, thoughts, title="Thinking leaves TTFT alone a
 #
 # A limit such as "1500 ms at P95" is about the tail. So send the same short request many times, one after the other,
 # and see what the P95 is worth as the numbers come in. (A call id at the end keeps the requests different, as calls
-# are.)
+# are. Five requests go first and are not counted.)
+#
+# The P95 of your sample is only an **estimate** of the server's true P95: another sample would give another one. So a
+# P95 comes with an **interval**, made so that such intervals hold the true value in at least 95 of 100 samples; that is
+# its **confidence**. An interval has two sides, a lower and an upper end. If you only want to promise "not slower than",
+# the upper end alone will do: that is **one-sided**, and needs a little less data.
 
 
-# %% name="metrics-before"
+# %% name="two-helpers"
 def server_clock() -> pd.DataFrame | None:
     """The server's own TTFT histogram so far, or None if it shows none."""
     try:
@@ -484,14 +503,19 @@ def server_clock() -> pd.DataFrame | None:
         return None
 
 
-before = server_clock()
+def short_requests(count: int) -> list[dict]:
+    """``count`` short questions, each with a call id of its own."""
+    texts = [f"{prompts.HELLO} {prompts.call_id()}" for _ in range(count)]
+    return [streaming.chat_request(prompts.conversation(text), max_tokens=1) for text in texts]
+
+
+# %% [markdown] name="measure-many-note"
+# The next cell takes about half a minute.
 
 # %% name="measure-many"
-asked = [
-    streaming.chat_request(prompts.conversation(f"{prompts.HELLO} {prompts.call_id()}"), max_tokens=1)
-    for _ in range(200)
-]
-many = latency.table(streaming.ask_many(server, asked, concurrency=1))
+streaming.ask_many(server, short_requests(5), concurrency=1)
+before = server_clock()
+many = latency.table(streaming.ask_many(server, short_requests(200), concurrency=1))
 after = server_clock()
 print(stats.percentile(many["ttft_ms"][:20], 0.95).sentence())
 print(stats.percentile(many["ttft_ms"], 0.95).sentence())
@@ -508,7 +532,7 @@ figures.show(
 )
 
 # %% [markdown] name="samples-2"
-# With few requests the upper end of the interval is **unbounded**: nothing you saw rules out that the true P95 is far
+# These are two-sided intervals. With few requests the upper end is **unbounded**: nothing you saw rules out that the true P95 is far
 # higher. That is no weakness of this method. Twenty requests contain one from the worst twentieth, on average, and
 # more often than once in three tries none.
 
@@ -517,14 +541,14 @@ figures.show(
 #
 # difficulty ●●● · importance ●●● · 8 minutes
 #
-# Each request is under the true P95 with a chance of 95 %. If **all** of your n requests are under it, then even your
+# This is about the upper end alone, one-sided. Each request is under the true P95 with a chance of 95 %. If **all** of your n requests are under it, then even your
 # slowest one is, and you have seen nothing of the tail. How large must n be so that this happens with a chance of at
 # most 5 %?
 
 
 # %% name="ex-4" tags=["exercise"]
 def smallest_sample(q: float, risk: float) -> int:
-    """The smallest n for which the chance that all n samples lie below the q-quantile is at most ``risk``."""
+    """The smallest n for which all n samples lie below the q-quantile (0.95: the P95) with a chance of at most ``risk``."""
     # --- your code: the chance for one is q; for n independent ones, q to the power n
     n = 1
     while q**n > risk:
@@ -552,6 +576,7 @@ exercise.case(
         58: "58 is one short: the chance is still a little above the risk.",
         20: "On average one of 20 is above, but with a chance of 36 % none is.",
         58.4: "A number of requests is whole: round up.",
+        60: "59 is enough; 60 is one more than needed.",
     },
     tolerance=0.005,
 )
@@ -573,7 +598,9 @@ for q in (0.5, 0.9, 0.95, 0.99):
 # %% [markdown] name="several-hundred"
 # That is the least, for the widest interval there is. For a P95 that you would print, take several hundred, and print
 # the interval with it. And note what the interval does not know: the requests came one after the other, from one
-# machine, within a minute. It speaks for such a minute and no other.
+# machine, within a minute, and what slows one down (another program, a warm processor) slows its neighbours down, too. It
+# speaks for such a minute and no other. Run `measure-many` again and compare: if the two intervals do not even overlap,
+# the machine was not the same machine.
 
 # %% [markdown] name="server-clock"
 # ## 9. What the server says itself
@@ -625,10 +652,10 @@ calls_a_tool = compared[compared["workload"] == "calls a tool"]
 figures.show(figures.tool_comparison, calls_a_tool, title="A reply that calls a tool")
 
 # %% [markdown] name="tools-2"
-# Look at the medians first. On the tool call two tools agree and one is far off. Not because its clock is bad: it means
+# Look at the medians; the open mark is the slowest of a dozen or fewer, and no P95. On the tool call two tools agree and one is far off. Not because its clock is bad: it means
 # something else by "first token". vLLM's tool, in this version, stops at the first chunk of any kind, which is your
 # naive timer from exercise 1. And it has no TTFAT at all, so for a model that thinks it cannot tell you what a caller
-# waits for. If aiperf's P95 is far above its median, that is the other kind of error: its many processes share this
+# waits for. If aiperf's slowest is far above its median, that is the other kind of error: its many processes share this
 # machine's cores with the engine, and some replies reach it late and all at once. Before you compare two published numbers, find out which chunk each stopped at.
 #
 # Are the clocks themselves equally good? `make bench` times streams whose true times are known, with all three tools.
@@ -703,7 +730,7 @@ quiz.ask(
 # Question 3: run this cell to see it.
 quiz.ask(
     "05-q3",
-    "The system prompt begins with the time of day. What happens to TTFT?",
+    "The system prompt begins with the time of day, to the second. What happens to TTFT?",
     [
         quiz.Option(
             "Nothing: a time is only a few tokens",

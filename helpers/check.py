@@ -439,8 +439,8 @@ def _short_text(text: str, limit: int = 200) -> str:
 
 
 def explain_missing_names() -> None:
-    """In a notebook, say below a NameError what to do: after a restart, or when a cell was left out, the names
-    of earlier cells are not there. The error itself stays as it is."""
+    """In a notebook, say below a NameError what to do: after a restart, or when a cell was left out, the
+    names of earlier cells are not there. The error itself stays as it is."""
     if not cards.in_notebook():
         return
     from IPython import get_ipython

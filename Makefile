@@ -22,7 +22,9 @@ setup-dev: ## make the environment with what the tests need
 	@$(BOOT) --dev
 
 stop: ## stop the lab and the engine
-	@if [ -x $(VENV) ]; then $(VENV) -m helpers.lab stop; else echo "nothing was running"; fi
+	@if [ ! -x $(VENV) ]; then echo "nothing was running"; \
+	elif [ ! -f .venv/course.json ]; then echo "the environment is not complete; type: make setup"; \
+	else $(VENV) -m helpers.lab stop; fi
 
 status: setup ## what runs, and who uses it
 	@$(VENV) -m helpers.engine status
@@ -45,6 +47,6 @@ lock: setup-dev ## resolve the pinned files under requirements/ anew
 record: setup-dev ## record the runs under data/runs anew (about five minutes; quiet machine, please)
 	@$(VENV) -m helpers.opinions
 	@for lesson in 00_start_here 05_measure_ttft; do \
-	  PHONELLM_RECORD=$$lesson $(VENV) -m jupyter nbconvert --to notebook --execute --log-level WARN \
-	    --output-dir workspace/runs/lessons notebooks/solutions/$$lesson.ipynb && \
+	  PHONELLM_RECORD=$$lesson PHONELLM_CHECK=strict $(VENV) -m nbconvert --to notebook --execute \
+	    --log-level WARN --output-dir workspace/runs/lessons notebooks/solutions/$$lesson.ipynb && \
 	  $(VENV) -m helpers.recorded finish $$lesson --replace || exit 1; done

@@ -20,7 +20,8 @@ from pathlib import Path
 import pytest
 
 REPO = Path(__file__).resolve().parent
-REAL_WORKSPACE = Path(os.environ.get("PHONELLM_WORKSPACE", REPO / "workspace")).expanduser().resolve()
+_named = os.environ.get("PHONELLM_WORKSPACE", "").strip() or "workspace"
+REAL_WORKSPACE = (REPO / Path(_named).expanduser()).resolve()  # as helpers.settings has it
 for variable in [name for name in os.environ if name.startswith("PHONELLM_")]:
     del os.environ[variable]
 WORKSPACE = Path(tempfile.mkdtemp(prefix="phonellm-tests-")).resolve()

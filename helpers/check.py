@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import copy
+import functools
 import html
 import inspect
 import linecache
@@ -177,7 +178,9 @@ class Exercise:
         self._remember(function)
         try:
             result = _call(function, _copy(args), _copy(dict(kwargs or {})))
-        except (Exception, SystemExit) as error:
+        except KeyboardInterrupt:  # the learner's own "stop"
+            raise
+        except BaseException as error:  # also SystemExit and CancelledError: a check never stops a notebook
             self.cases.append(Case(name, "failed", _where(error, function)))
             return
         self._judge(name, result, expect, mistakes, tolerance, reveal=True)
@@ -210,7 +213,7 @@ class Exercise:
 
     def _remember(self, function: Callable[..., Any]) -> None:
         """Note the text of the whole cell a function was written in, or of the function alone."""
-        with contextlib.suppress(TypeError, OSError, AttributeError):
+        with contextlib.suppress(Exception):  # a callable may be anything
             written_in = inspect.unwrap(function).__code__.co_filename
             cell = "ipykernel" in written_in or written_in.startswith("<ipython")
             text = "".join(linecache.getlines(written_in)) if cell else inspect.getsource(function)
@@ -290,7 +293,7 @@ class Exercise:
 
     def use(self, own: Any, reference: Any = NOT_DONE) -> Any:
         """What the cells below go on with: the learner's own if the exercise passed, else the course's, and
-        say which.
+        say which. An ``async`` answer to an exercise that is a plain function can be called plainly.
 
         Args:
             own: the learner's function or value.
@@ -313,10 +316,14 @@ class Exercise:
         text = said.replace("`", "")
         cards.card(f'<span style="{cards.QUIET}">{cards.prose(said)}</span>', text)
         if self.passed:
-            return own
+            return own if self._is_async(name, reference) else _plain(own)
         given = _given(reference)
         _GIVEN.setdefault(self.id, []).append((given, own))
         return given
+
+    def _is_async(self, name: str, reference: Any) -> bool:
+        """Whether the course's answer is async itself, so that the cells below await it."""
+        return inspect.iscoroutinefunction(reference) or f"async def {name}(" in (self._answer() or "")
 
     def _own(self, value: Any) -> Any:
         """The learner's own again, where a check is run once more after ``x = exercise.use(x)`` put the
@@ -373,12 +380,22 @@ _MARKS = {"passed": "✓", "failed": "✗", "not done": "○"}
 
 
 def _undone(value: Any) -> bool:
-    """Whether a value is, or holds, NOT_DONE."""
-    if value is NOT_DONE:
-        return True
-    if isinstance(value, Mapping):
-        return any(_undone(entry) for entry in value.values())
-    return isinstance(value, list | tuple) and any(_undone(entry) for entry in value)
+    """Whether a value is, or holds, NOT_DONE. A list may hold itself, so none is looked at twice."""
+    waiting, seen = [value], set()
+    while waiting:
+        entry = waiting.pop()
+        if entry is NOT_DONE:
+            return True
+        if id(entry) in seen:
+            continue
+        with contextlib.suppress(Exception):  # a foreign kind of dict or list may fail in any way
+            if isinstance(entry, Mapping):
+                seen.add(id(entry))
+                waiting += list(entry.values())
+            elif isinstance(entry, list | tuple):
+                seen.add(id(entry))
+                waiting += entry
+    return False
 
 
 def _fits(result: Any, pattern: Any, tolerance: float) -> bool:
@@ -395,6 +412,18 @@ def _copy(value: Any) -> Any:
         return copy.deepcopy(value)
     except Exception:  # what cannot be copied is shared
         return value
+
+
+def _plain(function: Any) -> Any:
+    """An async function as a plain one that runs it to its end; anything else as it is."""
+    if not inspect.iscoroutinefunction(function):
+        return function
+
+    @functools.wraps(function)
+    def plain(*args: Any, **kwargs: Any) -> Any:
+        return _call(function, args, kwargs)
+
+    return plain
 
 
 def _call(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> Any:
@@ -423,19 +452,20 @@ def _call(function: Callable[..., Any], args: tuple, kwargs: dict[str, Any]) -> 
 
 def _where(error: BaseException, function: Callable[..., Any]) -> str:
     """What was raised, and the last line of the learner's own code on the way to it."""
-    own = getattr(getattr(inspect.unwrap(function), "__code__", None), "co_filename", None)
+    own = None
+    with contextlib.suppress(Exception):  # a callable may be anything
+        own = inspect.unwrap(function).__code__.co_filename
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == own]
-    said = f"it stopped with `{type(error).__name__}: {_short_text(str(error))}`"
+    try:
+        text = str(error)
+    except Exception as second:  # its own __str__ is broken
+        text = f"(its text cannot be shown: {type(second).__name__})"
+    said = f"it stopped with `{type(error).__name__}: {compare.one_line(text, 200)}`"
     if frames:
         said += f" in line {frames[-1].lineno} of your cell: `{(frames[-1].line or '').strip()}`"
     elif isinstance(error, TypeError):
         said += ". Does your function still take the arguments that its stub had?"
     return said
-
-
-def _short_text(text: str, limit: int = 200) -> str:
-    text = " ".join(text.split())
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
 
 
 def explain_missing_names() -> None:

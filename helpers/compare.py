@@ -68,7 +68,15 @@ def _is_number(value: Any) -> bool:
 
 
 def guess(result: Any, expect: Any) -> str:
-    """What may have happened, where the exercise's author names no mistake; "" if nothing fits."""
+    """What may have happened, where the exercise's author names no mistake; "" if nothing fits. Never
+    raises."""
+    try:
+        return _guess(result, expect)
+    except Exception:  # a number too large for a float, a foreign object: then there is no guess
+        return ""
+
+
+def _guess(result: Any, expect: Any) -> str:
     if result is None:
         return "It gave `None`. Does every way through your function end in a `return`?"
     if callable(expect):
@@ -124,5 +132,11 @@ def short(value: Any, limit: int = 80) -> str:
         text = f"a {type(value).__name__}"
     if isinstance(value, pd.DataFrame | pd.Series):
         text = f"a table of {' × '.join(map(str, value.shape))}"
-    text = " ".join(text.split())
+    return one_line(text, limit)
+
+
+def one_line(text: str, limit: int) -> str:
+    """A text in one line of at most ``limit`` characters, all of which can be printed and saved: half a
+    surrogate pair is spelled out."""
+    text = " ".join(text.encode(errors="backslashreplace").decode().split())
     return text if len(text) <= limit else f"{text[: limit - 1]}…"

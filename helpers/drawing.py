@@ -168,6 +168,8 @@ def checked(
     required: Sequence[str] = (),
     numeric: Sequence[str] = (),
     gaps: bool = False,
+    infinite: Sequence[str] = (),
+    unbounded: Sequence[str] = (),
 ) -> pd.DataFrame:
     """The table as a figure can draw it: valid, not empty, and with plain numbers and none missing.
 
@@ -177,12 +179,17 @@ def checked(
         required: columns that must be there.
         numeric: columns that must be there and hold numbers.
         gaps: keep rows that lack a number; the figure says so itself.
+        infinite: those numeric columns that may hold infinity (what never came); the figure says so itself.
+        unbounded: those that may hold minus infinity too.
 
     Raises:
         CourseError: what is wrong, in which row and column.
     """
     validate(frame, required=required, numeric=numeric, used_by=f"figures.{figure}")
     rows = frame.assign(**{column: pd.to_numeric(frame[column]).astype("float64") for column in numeric})
+    for column in numeric:
+        if column not in unbounded:
+            finite(rows, column, figure, never=column in infinite)
     if not gaps:
         rows = rows.dropna(subset=list(numeric))
     if rows.empty:
@@ -191,6 +198,23 @@ def checked(
             f"failed, their timelines say why: [timeline.error for timeline in timelines]."
         )
     return rows
+
+
+def finite(frame: pd.DataFrame, column: str, figure: str, *, never: bool = False) -> None:
+    """Raise CourseError, which names the row, if a column of numbers holds an infinite one.
+
+    Args:
+        frame: the table.
+        column: the column.
+        figure: name of the figure function, for the error.
+        never: allow plus infinity.
+    """
+    for index, value in pd.to_numeric(frame[column]).items():
+        if value == -math.inf or (value == math.inf and not never):
+            raise CourseError(
+                f"Row {index!r}, column {column!r}: {value} has no place in figures.{figure}. "
+                f"Correct it, or leave the row out: frame = frame.drop(index={index!r})."
+            )
 
 
 # Text

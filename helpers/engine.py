@@ -29,14 +29,14 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 import psutil
 from filelock import FileLock, Timeout
 
-from helpers import api, model, recipes, recorded, supervisor
+from helpers import api, extras, model, recipes, recorded, supervisor
 from helpers.settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
@@ -45,6 +45,7 @@ from helpers.settings import (
     WORKSPACE,
     CourseError,
     Server,
+    cannot_write,
 )
 
 ENGINE_VARIABLE = "PHONELLM_ENGINE"
@@ -222,13 +223,23 @@ def _external(address: str) -> Server:
         )
     server = Server(base_url, "", key)
     name = api.choose_model(server, os.environ.get(MODEL_VARIABLE) or None)
-    return Server(base_url, name, key, "measured", f"{name} at {parts.hostname}")
+    server = Server(base_url, name, key, "measured", f"{name} at {parts.hostname}")
+    return replace(server, plain=extras.refused(server))
 
 
 # ---------------------------------------------------------------- our own local server
 
 
 def _local(kind: Kind, say: Say, keep: bool) -> Server:
+    try:
+        return _find_or_start(kind, say, keep)
+    except BrokenPipeError:  # nobody reads what is said any more; that is not the folder's fault
+        raise
+    except OSError as error:
+        raise cannot_write(error) from error
+
+
+def _find_or_start(kind: Kind, say: Say, keep: bool) -> Server:
     (kind.folder / "users").mkdir(parents=True, exist_ok=True)
     me = supervisor.identity(os.getpid())
     # Before looking for a server: from here on, one that runs does not stop for lack of users.

@@ -36,6 +36,8 @@ def stream_timeline(frame: pd.DataFrame, *, title: str = "", theme: str = "light
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
     frame = drawing.checked(frame, "stream_timeline", required=("kind", "text"), numeric=("at_ms",))
+    for column in {"ttft_ms", "ttfat_ms"} & set(frame.columns):
+        drawing.finite(frame, column, "stream_timeline")
     for index, kind in frame["kind"].items():
         if kind not in KINDS:
             raise CourseError(

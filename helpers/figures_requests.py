@@ -13,7 +13,7 @@ from matplotlib.patches import Patch, Rectangle
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from helpers import drawing, origins
-from helpers.drawing import canvas, look, ms, safe
+from helpers.drawing import canvas, look, many, ms, safe
 from helpers.settings import CourseError
 from helpers.stats import percentile
 
@@ -87,7 +87,8 @@ def latency_bars(frame: pd.DataFrame, *, title: str = "", theme: str = "light") 
     Args:
         frame: one row a request, with ``label`` (such as ``thinking on, budget 20``), ``ttft_ms``,
             ``ttfat_ms``, ``origin`` and optionally ``server``. Rows with the same label and origin are
-            samples: the bar shows their medians. A missing ``ttfat_ms`` means that no answer token came.
+            samples: the bar shows their medians. A missing ``ttfat_ms`` means that no answer token came; an
+            infinite value, a request that never got there, ends at the right edge.
         title: headline.
         theme: ``light`` or ``dark``.
 
@@ -95,20 +96,32 @@ def latency_bars(frame: pd.DataFrame, *, title: str = "", theme: str = "light") 
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
     frame = drawing.checked(
-        frame, "latency_bars", required=("label",), numeric=("ttft_ms", "ttfat_ms"), gaps=True
+        frame,
+        "latency_bars",
+        required=("label",),
+        numeric=(times := ("ttft_ms", "ttfat_ms")),
+        gaps=True,
+        infinite=times,
     )
     groups = origins.groups(frame)
     bars = [
-        (str(label), group.origin, float(rows["ttft_ms"].median()), float(rows["ttfat_ms"].median()))
+        (
+            str(label),
+            group.origin,
+            float(rows["ttft_ms"].median()),
+            float(rows["ttfat_ms"].median()),
+            _never(rows[[*times]]),
+        )
         for label in frame["label"].unique()
         for group in groups
         if len(rows := group.rows[group.rows["label"] == label])
     ]
-    longest = max([value for bar in bars for value in bar[2:] if not math.isnan(value)], default=1.0)
+    longest = max([value for bar in bars for value in bar[2:4] if math.isfinite(value)], default=0.0) or 1.0
+    edge = longest * 1.3
     with canvas(theme, 0.75 + 0.2 * len(groups) + 0.56 * len(bars), title) as (fig, colours):
         ax = fig.add_subplot()
         words = []
-        for y, (label, origin, ttft, ttfat) in enumerate(bars):
+        for y, (label, origin, ttft, ttfat, never) in enumerate(bars):
             end = ttft if math.isnan(ttfat) else ttfat
             text = f"TTFAT {ms(ttfat)}"
             if math.isnan(end):
@@ -120,16 +133,23 @@ def latency_bars(frame: pd.DataFrame, *, title: str = "", theme: str = "light") 
             elif not math.isnan(ttft):
                 side = "left" if ttft < longest / 8 else "center"
                 ax.annotate(
-                    f"TTFT {ms(ttft)}", (ttft, y - 0.27), xytext=(-1, 1), textcoords="offset points", ha=side
+                    f"TTFT {ms(ttft)}",
+                    (min(ttft, edge), y - 0.27),
+                    xytext=(-1, 1),
+                    textcoords="offset points",
+                    ha=side,
                 )
+            before = "" if "TTFT" in text or math.isnan(ttft) else f"TTFT {ms(ttft)}, "
+            ttft, end, lost = min(ttft, edge), min(end, edge), math.isinf(end)
             ax.barh(y, end, height=0.32, **drawing.area(look(origin, colours), colours))
             ax.plot([ttft, ttft], [y - 0.27, y + 0.27], color=colours.paper, lw=4.5, solid_capstyle="butt")
             ax.plot([ttft, ttft], [y - 0.27, y + 0.27], color=colours.ink, lw=2.2, solid_capstyle="butt")
-            ax.annotate(text, (end, y), xytext=(6, 0), textcoords="offset points", va="center")
-            before = "" if "TTFT" in text or math.isnan(ttft) else f"TTFT {ms(ttft)}, "
-            words.append(f"{label} ({origin}): {before}{text}.")
+            place = {"xytext": (-6 if lost else 6, 0), "ha": "right" if lost else "left", "va": "center"}
+            paper = {"facecolor": colours.paper, "edgecolor": "none", "pad": 1.5} if lost else None
+            ax.annotate(text, (end, y), textcoords="offset points", bbox=paper, **place)
+            words.append(f"{label} ({origin}): {before}{text}.{never}")
         ax.set_yticks(range(len(bars)), [drawing.wrapped(bar[0], 24) for bar in bars])
-        ax.set(ylim=(len(bars) - 0.55, -0.7), xlim=(0, longest * 1.3), xlabel="ms since the request was sent")
+        ax.set(ylim=(len(bars) - 0.55, -0.7), xlim=(0, edge), xlabel="ms since the request was sent")
         ax.tick_params(axis="y", length=0)
         drawing.ms_axis(ax.xaxis)
         mark = Line2D([], [], ls="", marker="|", ms=10, mew=2.2, color=colours.ink, label="inner mark: TTFT")
@@ -140,6 +160,12 @@ def latency_bars(frame: pd.DataFrame, *, title: str = "", theme: str = "light") 
         )
         fig.note = origins.note(frame)
     return fig
+
+
+def _never(times: pd.DataFrame) -> str:
+    """A sentence about the requests (rows) that have an infinite time; empty if there is none."""
+    count = int(np.isinf(times.to_numpy(dtype=float)).any(axis=1).sum())
+    return f" {many(count, 'request')} never got there." if count else ""
 
 
 def percentile_by_samples(
@@ -159,7 +185,9 @@ def percentile_by_samples(
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
     columns = ("n", "value", "low", "high")
-    frame = drawing.checked(frame, "percentile_by_samples", numeric=columns).sort_values("n", kind="stable")
+    frame = drawing.checked(
+        frame, "percentile_by_samples", numeric=columns, infinite=("value", "high"), unbounded=("low",)
+    ).sort_values("n", kind="stable")
     values = frame[["value", "low", "high"]].to_numpy(dtype=float)
     top = float(values[np.isfinite(values)].max(initial=1.0)) * 1.15
     counts = np.unique(frame["n"].to_numpy(dtype=float))
@@ -176,7 +204,7 @@ def percentile_by_samples(
             of = look(group.origin, colours)
             ax.plot(group.rows["n"], group.rows["value"].clip(upper=top), color=of.colour, lw=0.6, zorder=1)
             for row in group.rows[group.rows["n"].isin(shown)].to_dict("records"):
-                n, low = row["n"], max(row["low"], 0.0)
+                n, low = row["n"], min(max(row["low"], 0.0), top)
                 high, value = min(row["high"], top), min(row["value"], top)
                 unbounded = math.isinf(row["high"])
                 end = {"color": of.colour, "ms": 9, "mew": 1.6, "clip_on": False}
@@ -220,7 +248,8 @@ def tool_comparison(frame: pd.DataFrame, *, title: str = "", theme: str = "light
     Args:
         frame: one row a tool and metric, with ``tool``, ``metric`` (``TTFT``, ``TTFAT``, ...), ``p50_ms``,
             ``max_ms``, ``n``, ``origin`` and optionally ``server``. A missing row or value is shown as
-            "not reported". Up to three metrics are readable.
+            "not reported", a row with ``n`` 0 as "no request succeeded"; an infinite value (some request
+            never got there) is drawn at the right edge. Up to three metrics are readable.
         title: headline.
         theme: ``light`` or ``dark``.
 
@@ -228,7 +257,12 @@ def tool_comparison(frame: pd.DataFrame, *, title: str = "", theme: str = "light
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
     frame = drawing.checked(
-        frame, "tool_comparison", required=("tool", "metric"), numeric=("p50_ms", "max_ms", "n"), gaps=True
+        frame,
+        "tool_comparison",
+        required=("tool", "metric"),
+        numeric=("p50_ms", "max_ms", "n"),
+        gaps=True,
+        infinite=("p50_ms", "max_ms"),
     )
     groups = origins.groups(frame)
     metrics = list(frame["metric"].unique())
@@ -238,39 +272,45 @@ def tool_comparison(frame: pd.DataFrame, *, title: str = "", theme: str = "light
         for group in groups
         if (group.rows["tool"] == tool).any()
     ]
-    by_metric = frame.groupby("metric", sort=False)[["p50_ms", "max_ms"]].max().max(axis=1)
+    known = frame.replace({"p50_ms": math.inf, "max_ms": math.inf}, math.nan)
+    by_metric = known.groupby("metric", sort=False)[["p50_ms", "max_ms"]].max().max(axis=1)
     with canvas(theme, 0.95 + 0.2 * (len(groups) + 1) + 0.42 * len(rows), title) as (fig, colours):
         panels = fig.subplots(1, len(metrics), sharey=True, squeeze=False)[0]
         words = []
         for ax, metric in zip(panels, metrics, strict=True):
             ax.set_title(safe(metric), size=9)
+            # Metrics of one size share a scale; beside an end-to-end time all TTFTs would look alike.
+            longest = float(by_metric[by_metric < 5 * by_metric[metric]].max())
+            edge = longest * (1.2 + 0.2 * len(metrics)) if longest > 0 else 1.0
             for y, (tool, group) in enumerate(rows):
                 found = group.rows[(group.rows["tool"] == tool) & (group.rows["metric"] == metric)]
                 p50, most = (float(found[column].median()) for column in ("p50_ms", "max_ms"))
-                if math.isnan(p50) and math.isnan(most):
+                none = len(found) > 0 and bool((found["n"] == 0).all())
+                if none or (math.isnan(p50) and math.isnan(most)):
+                    text = "no request succeeded" if none else "not reported"
                     place = {"xytext": (4, 0), "textcoords": "offset points", "va": "center"}
-                    ax.annotate("not reported", (0, y), color=colours.muted, **place)
-                    words.append(f"{tool} does not report {metric}.")
+                    ax.annotate(text, (0, y), color=colours.muted, **place)
+                    words.append(
+                        f"{tool}, {metric}: {text}." if none else f"{tool} does not report {metric}."
+                    )
                     continue
                 of = look(group.origin, colours)
                 point = {"marker": of.marker, "mec": of.colour, "mew": 1.4, "ls": "", "clip_on": False}
-                ax.plot([p50, most], [y, y], color=of.colour, ls=of.line, lw=1.4)
-                ax.plot(most, y, ms=6, mfc=colours.paper, **point)
-                ax.plot(p50, y, ms=7.5, mfc=of.colour, **point)
+                ends = (min(p50, edge), min(most, edge))
+                ax.plot(ends, [y, y], color=of.colour, ls=of.line, lw=1.4)
+                ax.plot(ends[1], y, ms=6, mfc=colours.paper, **point)
+                ax.plot(ends[0], y, ms=7.5, mfc=of.colour, **point)
                 numbers = " / ".join(
                     ms(value).removesuffix(" ms") for value in (p50, most) if not math.isnan(value)
                 )
-                ax.annotate(
-                    numbers,
-                    (np.nanmax([p50, most]), y),
-                    xytext=(7, 0),
-                    textcoords="offset points",
-                    va="center",
-                )
-                words.append(f"{tool}, {metric}: P50 {ms(p50)}, slowest {ms(most)} ({group.phrase}).")
-            # Metrics of one size share a scale; beside an end-to-end time all TTFTs would look alike.
-            longest = float(by_metric[by_metric < 5 * by_metric[metric]].max())
-            ax.set(xlim=(0, longest * (1.2 + 0.2 * len(metrics)) or 1.0), xlabel="ms")
+                lost = math.isinf(p50) or math.isinf(
+                    most
+                )  # its words stand above the line, not past the edge
+                place = {"xytext": (-7, 8), "ha": "right"} if lost else {"xytext": (7, 0), "ha": "left"}
+                ax.annotate(numbers, (np.nanmax(ends), y), textcoords="offset points", va="center", **place)
+                never = " At least 1 request never got there." if lost else ""
+                words.append(f"{tool}, {metric}: P50 {ms(p50)}, slowest {ms(most)} ({group.phrase}).{never}")
+            ax.set(xlim=(0, edge), xlabel="ms")
             ax.grid(axis="x")
             ax.tick_params(axis="y", length=0)
             drawing.ms_axis(ax.xaxis)
@@ -296,9 +336,9 @@ def client_vs_server(frame: pd.DataFrame, *, title: str = "", theme: str = "ligh
 
     Args:
         frame: ``side`` (``client`` or ``server``) and ``origin``, optionally ``server``. A client row is one
-            request with ``ttft_ms``. A server row is one bucket with ``le_s`` (upper edge in seconds,
-            infinite for the last) and ``count`` (requests in this bucket alone: the difference of two of the
-            server's running totals).
+            request with ``ttft_ms`` (infinite for one that never got there). A server row is one bucket with
+            ``le_s`` (upper edge in seconds, infinite for the last) and ``count`` (requests in this bucket
+            alone: the difference of two of the server's running totals).
         title: headline.
         theme: ``light`` or ``dark``.
 
@@ -306,7 +346,12 @@ def client_vs_server(frame: pd.DataFrame, *, title: str = "", theme: str = "ligh
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
     frame = drawing.checked(
-        frame, "client_vs_server", required=("side",), numeric=("ttft_ms", "le_s", "count"), gaps=True
+        frame,
+        "client_vs_server",
+        required=("side",),
+        numeric=("ttft_ms", "le_s", "count"),
+        gaps=True,
+        infinite=("ttft_ms", "le_s"),
     )
     for index, side in frame["side"].items():
         if side not in ("client", "server"):
@@ -326,7 +371,7 @@ def client_vs_server(frame: pd.DataFrame, *, title: str = "", theme: str = "ligh
     last = int(np.argmax(shares >= 1 - 1e-9))  # the first edge by which every request has its token
     end = float(edges[last]) if math.isfinite(edges[last]) else float(edges[last - 1]) * 1.25
     first = int(np.flatnonzero(shares <= 0)[-1])  # the last edge before which no request has it
-    right = max(end, samples[-1]) * 1.06
+    right = float(samples[np.isfinite(samples)].max(initial=end)) * 1.06
     with canvas(theme, 3.4, title) as (fig, colours):
         ax = fig.add_subplot()
         words, keys = [], []
@@ -344,10 +389,10 @@ def client_vs_server(frame: pd.DataFrame, *, title: str = "", theme: str = "ligh
         for group in origins.groups(client):
             of = look(group.origin, colours)
             times = np.sort(group.rows["ttft_ms"].to_numpy(dtype=float))
-            rise = np.arange(len(times) + 1) / len(times)
-            ax.step(
-                [times[0], *times, right], [*rise, 1.0], where="post", color=of.colour, ls=of.line, lw=2.0
-            )
+            came = times[np.isfinite(times)]  # the others keep the line below 100 % up to the right edge
+            rise = np.arange(len(came) + 1) / len(times)
+            steps = [*(came[:1] if len(came) else [0.0]), *came, right]
+            ax.step(steps, [*rise, rise[-1]], where="post", color=of.colour, ls=of.line, lw=2.0)
             keys.append(Line2D([], [], color=of.colour, ls=of.line, lw=2.0, label=f"client: {group.phrase}"))
         # A server's samples are its requests, not the rows of its histogram.
         server = origins.groups(buckets.assign(n=int(counts.sum())))
@@ -359,8 +404,8 @@ def client_vs_server(frame: pd.DataFrame, *, title: str = "", theme: str = "ligh
         drawing.legend(fig, keys)
         p50, p95 = (percentile(samples, q).value for q in (0.5, 0.95))
         fig.alt = (
-            f"TTFT on both sides of the wire. The client timed P50 {ms(p50)} and P95 {ms(p95)}. "
-            + " ".join(words)
+            f"TTFT on both sides of the wire. The client timed P50 {ms(p50)} and P95 {ms(p95)}."
+            f"{_never(client[['ttft_ms']])} " + " ".join(words)
         )
         fig.note = "; ".join(key.get_label().replace("\n", " ") for key in keys)
     return fig

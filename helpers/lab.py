@@ -16,28 +16,41 @@ import threading
 import time
 from typing import Any
 
+from filelock import FileLock
+
 from helpers import engine, lessons, supervisor
-from helpers.settings import REPO, WORKSPACE, CourseError, workspace
+from helpers.settings import REPO, WORKSPACE, CourseError, cannot_write, workspace
 
 FIRST_LESSON = "00_start_here.ipynb"
 
 
 def main(words: list[str]) -> int:
-    """Copy the lessons to the learner's folder, open the lab, start the engine; end when the lab ends."""
-    lessons.copy()
+    """Copy the lessons to the learner's folder, open the lab, start the engine; end when the lab ends.
+
+    Returns:
+        The exit status: the lab's own, or 1 where it could not be opened (the reason is then printed).
+    """
+    try:
+        return _open(words)
+    except CourseError as error:
+        reason = error
+    except OSError as error:
+        reason = cannot_write(error)
+    print(" ".join(str(reason).split()), flush=True)
+    return 1
+
+
+def _open(words: list[str]) -> int:
     root = REPO if WORKSPACE.is_relative_to(REPO) else WORKSPACE
     first = (WORKSPACE / "lessons" / FIRST_LESSON).relative_to(root).as_posix()
-    if names := _running():
-        print(f"the lab already runs; it is at {_address(_pid(names['lab']), first) or 'some other address'}")
+    # Until a new lab is noted down: of several starts at once, one opens it and the others find it.
+    with FileLock(workspace("lab.lock")):
+        names = _running()
+        lab = None if names else _start(root.as_posix(), first, words)
+    if lab is None:
+        where = _await_address(_pid(names["lab"]), first) if names else None
+        print(f"the lab already runs; it is at {where or 'some other address'}")
         return 0
-    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
-    command += [f"--LabApp.default_url=/lab/tree/{first}", "--ServerApp.ip=127.0.0.1"]
-    command += ["--LabApp.news_url=None", "--ServerApp.log_level=WARN"]
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
-        command += ["--ServerApp.allow_root=True"]  # as in a container; Jupyter asks to be told
-    own: dict[str, Any] = {"preexec_fn": supervisor.die_with_parent} if sys.platform == "linux" else {}
-    lab = subprocess.Popen([*command, *words], **own)
-    _remember(lab.pid)
     for name in ("SIGTERM", "SIGHUP"):
         if hasattr(signal, name):
             signal.signal(getattr(signal, name), lambda number, frame: lab.terminate())
@@ -45,10 +58,28 @@ def main(words: list[str]) -> int:
     threading.Thread(target=_say_where, args=(lab.pid, first), daemon=True).start()
     threading.Thread(target=_start_engine, daemon=True).start()
     code = lab.wait()
-    workspace("lab.json").unlink(missing_ok=True)
+    _forget()
     engine.release()
     print("the lab has ended, and the engine with it")
     return code
+
+
+def _start(root: str, first: str, words: list[str]) -> subprocess.Popen[bytes]:
+    lessons.copy()
+    command = [sys.executable, "-m", "jupyterlab", f"--ServerApp.root_dir={root}"]
+    command += [f"--LabApp.default_url=/lab/tree/{first}", "--ServerApp.ip=127.0.0.1"]
+    command += ["--LabApp.news_url=None", "--ServerApp.log_level=WARN"]
+    if hasattr(os, "geteuid") and os.geteuid() == 0:
+        command += ["--ServerApp.allow_root=True"]  # as in a container; Jupyter asks to be told
+    own: dict[str, Any] = {"preexec_fn": supervisor.die_with_parent} if sys.platform == "linux" else {}
+    lab = subprocess.Popen([*command, *words], **own)
+    try:
+        _remember(lab.pid)
+    except BaseException:  # nobody could find it any more
+        lab.terminate()
+        lab.wait()
+        raise
+    return lab
 
 
 def stop() -> list[str]:
@@ -64,7 +95,7 @@ def stop() -> list[str]:
 
 def _running() -> dict[str, str] | None:
     """The names of the processes of the lab that runs, and of what started it."""
-    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, CourseError):
         names = json.loads(workspace("lab.json").read_text())
         if supervisor.runs(str(names["lab"])):
             return {"lab": names["lab"], "starter": names["starter"]}
@@ -80,13 +111,30 @@ def _remember(pid: int) -> None:
     workspace("lab.json").write_text(json.dumps(names))
 
 
+def _forget() -> None:
+    """Remove the note of the lab, if it is still about the one that this process started."""
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError, CourseError):
+        note = workspace("lab.json")
+        if json.loads(note.read_text())["starter"] == supervisor.identity(os.getpid()):
+            note.unlink()
+
+
 def _say_where(pid: int, first: str) -> None:
     """Print the lab's address as soon as it has one; needed where no browser opens by itself."""
+    if address := _await_address(pid, first):
+        print(f"the lab is at {address}", flush=True)
+
+
+def _await_address(pid: int, first: str) -> str | None:
+    """Its address as soon as it has one; None if it has none after a minute, or has ended."""
+    name = supervisor.identity(pid)
     for _ in range(240):
         if address := _address(pid, first):
-            print(f"the lab is at {address}", flush=True)
-            return
+            return address
+        if not name or not supervisor.runs(name):
+            break
         time.sleep(0.25)
+    return None
 
 
 def _address(pid: int, first: str) -> str | None:
@@ -118,6 +166,9 @@ def _start_engine() -> None:
 
 if __name__ == "__main__":
     if sys.argv[1:] == ["stop"]:
-        print("\n".join(stop() + engine.stop()) or "nothing was running")
+        try:
+            print("\n".join(stop() + engine.stop()) or "nothing was running")
+        except CourseError as error:
+            sys.exit(str(error))
     else:
         sys.exit(main(sys.argv[1:]))

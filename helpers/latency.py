@@ -50,7 +50,6 @@ pipecat-ai/pipecat, ``src/pipecat/metrics/metrics.py``, commit acead05 (2026-08-
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
@@ -61,7 +60,7 @@ import pandas as pd
 
 from helpers.origins import validate
 from helpers.settings import CourseError
-from helpers.stream_errors import DONE, StreamError
+from helpers.stream_errors import DONE, StreamError, as_json, read_chunk, reported
 from helpers.streaming import Timeline
 
 KINDS = ("role", "reasoning", "answer", "tool_call", "empty", "finish", "usage", "error")
@@ -186,8 +185,9 @@ def measure(timeline: Timeline) -> Latency:
     """The numbers of one request; definitions in the module's docstring."""
     chunks = _chunks(timeline)
     found, answer_in_reasoning = _deltas(timeline, chunks)
-    usage = next((chunk["usage"] for _, chunk in reversed(chunks) if chunk.get("usage")), {})
-    tokens = usage.get("completion_tokens")
+    usages = [_dict(chunk.get("usage")) for _, chunk in chunks]
+    usage = next((usage for usage in reversed(usages) if usage), {})
+    tokens = _int(usage.get("completion_tokens"))
     token_chunks = {d.chunk: d.at_ms for d in found if d.kind in TOKEN_KINDS}
     due_ns = timeline.sent_ns if timeline.due_ns is None else timeline.due_ns
 
@@ -210,10 +210,10 @@ def measure(timeline: Timeline) -> Latency:
         first_speakable_ms=next((d.at_ms for d in seen if d.kind == "answer" and d.text.strip()), None),
         wait_ms=(timeline.sent_ns - due_ns) / 1e6,
         connect_ms=None if timeline.connect_ns is None else timeline.connect_ns / 1e6,
-        prompt_tokens=usage.get("prompt_tokens"),
+        prompt_tokens=_int(usage.get("prompt_tokens")),
         completion_tokens=tokens,
-        reasoning_tokens=(usage.get("completion_tokens_details") or {}).get("reasoning_tokens"),
-        cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
+        reasoning_tokens=_int(_dict(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        cached_tokens=_int(_dict(usage.get("prompt_tokens_details")).get("cached_tokens")),
         chunks=len(token_chunks),
         tokens_per_chunk=tokens / len(token_chunks) if tokens and token_chunks else None,
         finish_reason=next((d.text for d in reversed(found) if d.kind == "finish"), None),
@@ -307,11 +307,8 @@ def _chunks(timeline: Timeline) -> list[tuple[float, dict[str, Any]]]:
     chunks = []
     for event in timeline.events:
         if event.data != DONE:
-            try:
-                chunk = json.loads(event.data)
-            except ValueError:
-                chunk = None
-            if not isinstance(chunk, dict):
+            chunk = read_chunk(event.data)
+            if chunk is None:
                 chunk = {"error": event.data}
             chunks.append((_ms(timeline, event.at_ns), chunk))
     return chunks
@@ -323,35 +320,36 @@ def _deltas(timeline: Timeline, chunks: list[tuple[float, dict[str, Any]]]) -> t
     counted = 0
     for number, (at_ms, chunk) in enumerate(chunks):
         tokens = None
-        usage = chunk.get("usage") or {}
+        so_far = _int(_dict(chunk.get("usage")).get("completion_tokens"))
         parts = _parts(chunk)
-        if "completion_tokens" in usage and parts[0][0] != "usage":
-            tokens, counted = usage["completion_tokens"] - counted, usage["completion_tokens"]
+        if so_far is not None and parts[0][0] != "usage":
+            tokens, counted = so_far - counted, so_far
         for kind, text in parts:
             found.append(Delta(at_ms, kind, text, tokens, number))
             tokens = None if tokens is None else 0
     kinds = {delta.kind for delta in found}
-    thinking_off = (timeline.request.get("chat_template_kwargs") or {}).get("enable_thinking") is False
+    thinking_off = _dict(timeline.request.get("chat_template_kwargs")).get("enable_thinking") is False
     if thinking_off and "reasoning" in kinds and "answer" not in kinds:
         return [replace(d, kind="answer") if d.kind == "reasoning" else d for d in found], True
     return found, False
 
 
 def _parts(chunk: dict[str, Any]) -> list[tuple[str, str]]:
-    """Kind and text of what one chunk holds; at least one entry."""
-    if chunk.get("error"):
-        return [("error", json.dumps(chunk["error"]))]
-    if not chunk.get("choices"):
-        return [("usage" if chunk.get("usage") else "empty", "")]
-    choice = chunk["choices"][0]
-    delta = choice.get("delta") or choice.get("message") or {}
-    calls = [call.get("function") or {} for call in delta.get("tool_calls") or []]
+    """Kind and text of what one chunk holds; at least one entry. What is not as it should be is not there."""
+    if error := reported(chunk):
+        return [("error", as_json(error))]
+    choices = _list(chunk.get("choices"))
+    if not choices:
+        return [("usage" if _dict(chunk.get("usage")) else "empty", "")]
+    choice = _dict(choices[0])
+    delta = _dict(choice.get("delta")) or _dict(choice.get("message"))
+    calls = [_dict(_dict(call).get("function")) for call in _list(delta.get("tool_calls"))]
     parts = [
         # Some servers send the same text under both names: it is one text.
         ("reasoning", _text(delta.get("reasoning")) or _text(delta.get("reasoning_content"))),
         ("answer", _text(delta.get("content"))),
-        ("tool_call", "".join((call.get("name") or "") + (call.get("arguments") or "") for call in calls)),
-        ("finish", choice.get("finish_reason") or ""),
+        ("tool_call", "".join(_text(call.get("name")) + _arguments(call.get("arguments")) for call in calls)),
+        ("finish", _text(choice.get("finish_reason"))),
     ]
     parts = [(kind, text) for kind, text in parts if text]
     return parts or [("role" if delta.get("role") else "empty", "")]
@@ -360,5 +358,23 @@ def _parts(chunk: dict[str, Any]) -> list[tuple[str, str]]:
 def _text(content: Any) -> str:
     """Text of a content field, which may also be missing, null or a list of parts."""
     if isinstance(content, list):
-        return "".join(_text(part.get("text")) for part in content if isinstance(part, dict))
+        content = "".join(text for part in content if isinstance(text := _dict(part).get("text"), str))
     return content if isinstance(content, str) else ""
+
+
+def _arguments(arguments: Any) -> str:
+    """A tool call's arguments: JSON text as the API has it, or the object itself, as some servers send it."""
+    return arguments if isinstance(arguments, str) else "" if arguments is None else as_json(arguments)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _int(value: Any) -> int | None:
+    """A count, or None for what cannot be one."""
+    return value if type(value) is int and 0 <= value < 2**63 else None

@@ -137,7 +137,7 @@ def _load(path: Path) -> dict | None:
         book = json.loads(path.read_text(encoding="utf-8"))
         sources_hash(book["cells"])
         book["metadata"].get("course", {}).get("sources")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return book
 
@@ -198,7 +198,8 @@ def copy(notebooks: Path | None = None) -> list[str]:
 
     A copy is left alone while its lesson is unchanged. When the lesson has changed, a copy that only has
     outputs moves to ``earlier/`` and the new lesson takes its place; a copy that the learner edited stays,
-    and the new lesson is put beside it as ``NN_name.new.ipynb``. Nothing is ever overwritten.
+    and the new lesson is put beside it as ``NN_name.new.ipynb``. A copy that cannot be read as a notebook
+    (cut short by a full disk, say) moves to ``earlier/`` too. Nothing is ever overwritten.
     """
     notebooks = notebooks or NOTEBOOKS
     remembered = settings.workspace("lessons", ".copied.json")
@@ -215,15 +216,21 @@ def copy(notebooks: Path | None = None) -> list[str]:
             state[shipped.name] = {"copied": latest}
             continue
         book = _load(target)
-        present = sources_hash(book["cells"]) if book else None
+        if book is None:
+            kept = _set_aside(target)
+            _create(target, content)
+            state[shipped.name] = {"copied": latest}
+            said.append(
+                f"{target.name} could not be read as a notebook. It is now {kept}; here is a new copy"
+            )
+            continue
+        present = sources_hash(book["cells"])
         if present == latest:
             state[shipped.name] = {"copied": latest}
         elif latest in (entry.get("copied"), entry.get("offered")):
             pass
-        elif present is not None and present == entry.get("copied"):
-            kept = _free(folder / "earlier" / f"{target.stem}.{_now()}.ipynb")
-            kept.parent.mkdir(exist_ok=True)
-            target.rename(kept)
+        elif present == entry.get("copied"):
+            kept = _set_aside(target)
             _create(target, content)
             state[shipped.name] = {"copied": latest}
             said.append(f"{target.name} has a newer version. Your earlier run of it is now {kept}")
@@ -236,6 +243,14 @@ def copy(notebooks: Path | None = None) -> list[str]:
             )
     _write(remembered, json.dumps(state, indent=1, sort_keys=True).encode())
     return said
+
+
+def _set_aside(path: Path) -> Path:
+    """Move a learner's copy to ``earlier/`` beside it; returns where it is now."""
+    kept = _free(path.parent / "earlier" / f"{path.stem}.{_now()}.ipynb")
+    kept.parent.mkdir(exist_ok=True)
+    path.rename(kept)
+    return kept
 
 
 def _read_state(path: Path) -> dict[str, dict[str, str]]:
@@ -261,8 +276,20 @@ def _free(path: Path) -> Path:
 
 
 def _create(path: Path, content: bytes) -> None:
-    with path.open("xb") as file:  # x: fails rather than overwrites, should somebody be faster
-        file.write(content)
+    """Make a new file, whole or not at all; raises FileExistsError rather than overwrite one."""
+    half = path.with_name(f".{path.name}.{os.getpid()}.half")
+    try:
+        half.write_bytes(content)
+        try:
+            os.link(half, path)  # unlike a rename it fails where a file is, should somebody be faster
+        except FileExistsError:
+            raise
+        except OSError:  # a file system without hard links
+            if path.exists():
+                raise FileExistsError(f"{path} is there already") from None
+            half.rename(path)
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def _write(path: Path, content: bytes) -> None:

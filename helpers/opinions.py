@@ -61,6 +61,13 @@ def compare(server: Server, loads: Mapping[str, Workload], *, say: Say = print) 
         for (tool, name), table in tables.items()
         for metric, column in METRICS.items()
     ]
+    for (tool, name), table in tables.items():
+        wrong = [str(error) for error in table["error"] if error]
+        if wrong:
+            say(
+                f"{tool}, {name}: {len(wrong)} of {len(table)} requests failed and are left out: "
+                f"{wrong[0][:200]}"
+            )
     frame = pd.DataFrame(rows)
     try:
         kept = recorded.load_table(RECORDED_TABLE)
@@ -109,7 +116,7 @@ def _row(
         "metric": metric,
         "p50_ms": p50,
         "max_ms": known.max() if len(known) else float("nan"),
-        "n": len(times),
+        "n": len(known) if metric == "TTFT" else len(times),
         "origin": server.origin,
         "server": server.name,
     }

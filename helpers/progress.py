@@ -34,9 +34,17 @@ def path() -> Path:
 
 
 def recording() -> bool:
-    """False in a solved notebook and in the tests' strict mode: what passes there is not the learner's."""
-    opened = Path(os.environ.get("JPY_SESSION_NAME", ""))  # set by Jupyter: the notebook of this kernel
-    return opened.parent.name != "solutions" and os.environ.get("PHONELLM_CHECK") != "strict"
+    """False in a solved notebook, in the tests' strict mode and while the course's own runs are recorded
+    (``PHONELLM_RECORD``): what passes there is not the learner's."""
+    if os.environ.get("PHONELLM_CHECK") == "strict" or os.environ.get("PHONELLM_RECORD"):
+        return False
+    opened = Path(os.environ.get("JPY_SESSION_NAME", ""))  # set by JupyterLab: the notebook of this kernel
+    if opened.parent.name == "solutions":
+        return False
+    try:  # nbconvert sets no such variable, but runs a notebook in the folder where it lies
+        return Path.cwd().parts[-2:] != ("notebooks", "solutions")
+    except OSError:  # the folder is gone
+        return True
 
 
 def record(exercise: str, passed: bool, *, kind: str = "exercise", detail: str = "") -> None:
@@ -60,7 +68,8 @@ def record(exercise: str, passed: bool, *, kind: str = "exercise", detail: str =
         "passed": bool(passed),
         "detail": detail,
     }
-    line = (json.dumps(entry, ensure_ascii=False) + "\n").encode()
+    # Half a surrogate pair, which an exception's text may hold, has no UTF-8 form.
+    line = (json.dumps(entry, ensure_ascii=False) + "\n").encode(errors="backslashreplace")
     try:
         _append(path(), line)
     except OSError as error:

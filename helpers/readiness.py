@@ -21,7 +21,7 @@ def check() -> pd.DataFrame:
     busy = psutil.cpu_percent(interval=0.5)
     memory = psutil.virtual_memory()
     disk = shutil.disk_usage(WORKSPACE if WORKSPACE.exists() else Path.home())
-    elsewhere = BASE_URL_VARIABLE in os.environ
+    elsewhere = bool(os.environ.get(BASE_URL_VARIABLE, "").strip())
     chosen = os.environ.get(engine.ENGINE_VARIABLE) == "recorded"
     why_not = None if elsewhere else engine.why_not_embedded()
     if chosen and not elsewhere:

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy.stats import binom, binomtest
 
 from helpers.settings import CourseError
@@ -179,9 +180,11 @@ def share_over(samples: Iterable[float], limit: float, *, confidence: float = 0.
         sides: 2 for an interval; 1 for an upper bound only (``low`` is 0).
 
     Raises:
-        CourseError: as for :func:`percentile`.
+        CourseError: as for :func:`percentile`, or ``limit`` is missing (NaN or None).
     """
     _check(0.5, confidence, sides)
+    if pd.isna(limit):
+        raise CourseError(f"limit={limit}: nothing is over a limit that is missing. Give a number.")
     values = _clean(samples)
     over, n = int(np.sum(values > limit)), len(values)
     test = binomtest(over, n, alternative="two-sided" if sides == 2 else "less")
@@ -199,7 +202,8 @@ def share_over(samples: Iterable[float], limit: float, *, confidence: float = 0.
 
 
 def _clean(samples: Iterable[float]) -> np.ndarray:
-    values = np.asarray(list(samples), dtype=float)  # None becomes NaN
+    # None becomes NaN by itself; pandas' own NA, in its nullable columns, does not.
+    values = np.asarray([math.nan if sample is pd.NA else sample for sample in samples], dtype=float)
     missing = int(np.sum(np.isnan(values)))
     if missing:
         raise CourseError(

@@ -20,13 +20,18 @@ from helpers.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, MODEL_VARIABLE
 DONE = "[DONE]"  # the last event of an OpenAI-compatible stream; the only one that is not JSON
 
 
+class TooManyBytes(Exception):
+    """An answer was longer than any real one and was given up; the argument is the limit in bytes."""
+
+
 @dataclass(frozen=True)
 class StreamError:
     """Why a request did not end well.
 
     Attributes:
         kind: ``http`` (refused by the server, with a status), ``connection`` (none, or cut), ``stream`` (the
-            server reported an error in mid-stream, or what it sent cannot be read), ``timeout``.
+            server reported an error in mid-stream, or what it sent cannot be read, is no chat completion or
+            has no end), ``timeout``.
         message: what happened, why, and what to type next.
     """
 
@@ -62,10 +67,18 @@ def explain(
     address = shown(server.base_url)
     if status is not None and status >= 300:
         return StreamError("http", about_status(server, status, body, model=model, location=location))
+    if isinstance(failure, TooManyBytes):
+        return StreamError(
+            "stream",
+            f"{address} sent more than {failure.args[0]:,} bytes for one request; the rest was not read. No "
+            "answer is so long: it repeats itself, or it is no chat completion. Ask for fewer max_tokens; if "
+            "that changes nothing, look at the last lines of the server's log.",
+        )
     for event in events:
         if trouble := _trouble_in(event):
             return StreamError("stream", trouble)
-    if streamed and events[-1] == DONE:
+    answered = any(isinstance((read_chunk(event) or {}).get("choices"), list) for event in events)
+    if streamed and answered and events[-1] == DONE:
         return None  # all there, whatever became of the connection afterwards
     if isinstance(failure, TimeoutError) and not isinstance(failure, aiohttp.ConnectionTimeoutError):
         return StreamError(
@@ -92,6 +105,13 @@ def explain(
             "stream",
             f"{address} answered, but with neither events nor JSON: {_short(body)!r}. Is this the address of "
             f"an OpenAI-compatible server? It should end in /v1; it comes from {BASE_URL_VARIABLE}.",
+        )
+    if not answered:
+        return StreamError(
+            "stream",
+            f"{address} answered, but not with a chat completion: nothing in {_short(body)!r} has choices. "
+            "Is this the address of an OpenAI-compatible server? It should end in /v1; it comes from "
+            f"{BASE_URL_VARIABLE}. If it is, look at the last lines of the server's log.",
         )
     if streamed and not any(_finishes(event) for event in events):
         return StreamError(
@@ -146,18 +166,49 @@ def shown(address: str) -> str:
         return address.rpartition("@")[2]
 
 
+def read_chunk(event: str) -> dict[str, Any] | None:
+    """The JSON object in the payload of an event; None if there is none that can be read."""
+    try:
+        chunk = json.loads(event)
+    except (ValueError, RecursionError):  # RecursionError: nested too deeply
+        return None
+    return chunk if isinstance(chunk, dict) else None
+
+
+def reported(chunk: dict[str, Any]) -> Any:
+    """The error that a chunk reports; None if it reports none.
+
+    The usual place is ``error``. Some servers send a ``message`` or a ``detail`` instead of ``choices``.
+    """
+    if chunk.get("error"):
+        return chunk["error"]
+    if isinstance(chunk.get("choices"), list):
+        return None
+    said = next((chunk[name] for name in ("message", "detail") if chunk.get(name)), None)
+    if isinstance(said, str | list):
+        return said
+    return chunk if "error" in (chunk.get("object"), chunk.get("type")) else None
+
+
+def as_json(value: Any) -> str:
+    """A value that came as JSON, as JSON again; an ellipsis if it is nested too deeply for that."""
+    try:
+        return json.dumps(value)
+    except RecursionError:
+        return "…"
+
+
 def _trouble_in(event: str) -> str | None:
     """What an event reports, or what is wrong with it."""
     if event == DONE:
         return None
-    try:
-        chunk = json.loads(event)
-    except ValueError:
+    chunk = read_chunk(event)
+    if chunk is None:
         return (
-            f"The server sent an event that is not JSON: {_short(event)!r}. Is there a proxy in between? Ask "
-            "the server directly."
+            f"The server sent an event that is not a JSON object: {_short(event)!r}. Is there a proxy in "
+            "between? Ask the server directly."
         )
-    if isinstance(chunk, dict) and chunk.get("error"):
+    if reported(chunk):
         return (
             f"The server stopped with an error. It said: {_detail(event)!r}. Look at the last lines of its "
             "log, then send the request again."
@@ -166,8 +217,8 @@ def _trouble_in(event: str) -> str | None:
 
 
 def _finishes(event: str) -> bool:
-    chunk = json.loads(event)
-    choices: list[Any] = chunk.get("choices") or [] if isinstance(chunk, dict) else []
+    choices = (read_chunk(event) or {}).get("choices")
+    choices = choices if isinstance(choices, list) else []
     return any(isinstance(choice, dict) and choice.get("finish_reason") for choice in choices)
 
 
@@ -175,12 +226,12 @@ def _detail(body: str) -> str:
     """What the server itself says about an error, in whichever of the usual places."""
     try:
         said = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return _short(body)
     for name in ("error", "message", "detail"):
         if isinstance(said, dict) and said.get(name):
             said = said[name]
-    return _short(said if isinstance(said, str) else json.dumps(said))
+    return _short(said if isinstance(said, str) else as_json(said))
 
 
 def _short(text: str, most: int = 300) -> str:

@@ -43,11 +43,13 @@ from typing import Any, TypeVar
 
 import aiohttp
 
+from helpers.extras import accepted
 from helpers.settings import CourseError, Server
-from helpers.stream_errors import StreamError, explain, shown
+from helpers.stream_errors import DONE, StreamError, TooManyBytes, explain, shown
 
 TIMEOUT_S = 120.0
 CONNECT_TIMEOUT_S = 10.0
+MAX_BYTES = 64 * 2**20  # of one answer; a real one has some hundred bytes a token
 TURN_S = 0.005  # the longest that one request of a burst holds up the next
 
 Message = dict[str, Any]
@@ -61,7 +63,7 @@ class Event:
 
     Attributes:
         at_ns: ``time.perf_counter_ns`` at the arrival of the bytes that completed it.
-        data: its payload, raw: JSON text, or ``[DONE]``.
+        data: its payload, raw: JSON text, or ``[DONE]`` (without spaces around it).
     """
 
     at_ns: int
@@ -227,7 +229,15 @@ def ask_many(
 
     Returns:
         One timeline for each request, in the order given.
+
+    Raises:
+        CourseError: ``requests`` is one request, not several, or ``concurrency`` is below 1.
     """
+    if isinstance(requests, str | dict):
+        raise CourseError(
+            "ask_many takes several requests, and was given one. Give a list, [request], or use ask(server, "
+            "request)."
+        )
     if concurrency < 1:
         raise CourseError(f"concurrency={concurrency} would send nothing. Give a number of 1 or more.")
     bodies = [_as_request(request) for request in requests]
@@ -321,17 +331,21 @@ async def receive(
     due_ns: int | None = None,
     written: asyncio.Event | None = None,
 ) -> Received:
-    """Send one request and stamp what arrives, without looking at it. Arguments as for :func:`stream`."""
+    """Send one request and stamp what arrives, without looking at it. Arguments as for :func:`stream`.
+
+    An answer longer than :data:`MAX_BYTES` is given up, before it fills the memory.
+    """
     if session is None:
         async with new_session() as session:
             return await receive(server, request, session=session, timeout_s=timeout_s, due_ns=due_ns)
-    body = json.dumps({"model": server.model} | request).encode()
+    body = json.dumps({"model": server.model} | accepted(server, request)).encode()
     received = Received(server, json.loads(body), due_ns, written=written)  # a copy
     url = server.base_url.rstrip("/") + "/chat/completions"
     headers = {"Content-Type": "application/json"}
     if server.api_key:
         headers["Authorization"] = f"Bearer {server.api_key.strip()}"
     clock, keep = time.perf_counter_ns, received.reads.append
+    size = 0
     received.sent_ns = clock()
     try:
         async with session.post(
@@ -347,8 +361,12 @@ async def receive(
             received.nearest = response.headers.get("X-Recorded-Match") == "nearest"
             async for piece in response.content.iter_any():
                 keep((clock(), piece))
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as failure:  # ValueError: a bad header
-        received.failure = failure
+                size += len(piece)
+                if size > MAX_BYTES:
+                    response.close()
+                    raise TooManyBytes(MAX_BYTES)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError, TooManyBytes) as failure:
+        received.failure = failure  # ValueError: a bad header
     received.ended_ns = clock()
     return received
 
@@ -410,6 +428,7 @@ def _run(start: Callable[[], Awaitable[Result]]) -> Result:
 
 # --- after the stream has ended ---------------------------------------------------------------------------
 
+_BOM = b"\xef\xbb\xbf"  # a byte order mark; the standard says to skip one at the start
 _LINE = re.compile(rb"([^\r\n]*)(?:\r\n|\n|\r)")  # the three line ends that the SSE standard allows
 
 
@@ -439,10 +458,10 @@ def parse_events(reads: Sequence[tuple[int, bytes]]) -> tuple[tuple[Event, ...],
         payload = b"\n".join(data).decode("utf-8", "replace")
         if payload.strip():
             at_ns = reads[bisect_left(read_ends, end)][0]  # the first read that reaches so far
-            events.append(Event(at_ns, payload))
+            events.append(Event(at_ns, DONE if payload.strip() == DONE else payload))
         data.clear()
 
-    for match in _LINE.finditer(body):
+    for match in _LINE.finditer(body, len(_BOM) if body.startswith(_BOM) else 0):
         line, end = match[1], match.end()
         if not line:
             complete()
@@ -456,7 +475,7 @@ def parse_events(reads: Sequence[tuple[int, bytes]]) -> tuple[tuple[Event, ...],
 
 def finish(received: Received) -> Timeline:
     """Parse what was received, find out whether it ended well, and tell the listeners."""
-    body = b"".join(piece for _, piece in received.reads)
+    body = b"".join(piece for _, piece in received.reads).removeprefix(_BOM)
     events: tuple[Event, ...] = ()
     comments, streamed = 0, False
     if received.status is not None and received.status < 300:

@@ -7,6 +7,7 @@ import http.server
 import json
 import socket
 import threading
+import time
 
 import pytest
 
@@ -233,6 +234,71 @@ def test_the_key_is_not_sent_on_to_another_server(connect, status):
 
 
 @pytest.mark.parametrize(
+    ("place", "told"),
+    [
+        (f"http://me:{KEY}@else.where/v1/models", "http://else.where/v1/models "),
+        (f"http://else.where/login?next=/x&key={KEY}", "http://else.where/login "),
+        (f"/keys/{KEY}/models#part", "/keys/***/models "),
+        (f"//me:{KEY}@else.where/x", "//else.where/x "),
+        (f"ftp://me:{KEY}@else.where/x", "ftp://else.where/x "),
+    ],
+)
+def test_a_redirect_is_shown_without_its_secrets(connect, place, told):
+    with answering(status=302, headers=[("Location", place)]) as (address, _):
+        text = refusal(connect, address)
+    assert f"sends on to {told}(HTTP 302)" in text
+    assert "me:" not in text
+    assert "next=" not in text
+
+
+@contextlib.contextmanager
+def dribbling(head: bytes):
+    """A server that sends this and then a byte every now and then, for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def answer():
+            link, _ = listening.accept()
+            with link, contextlib.suppress(OSError):
+                link.recv(4000)
+                link.sendall(head)
+                while not over.wait(0.02):
+                    link.sendall(b"x")
+
+        over = threading.Event()
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield Server(f"http://127.0.0.1:{listening.getsockname()[1]}/v1", "m")
+        finally:
+            over.set()
+            thread.join()
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 200 OK\r\n\r\n", b"HTTP/1.1 200 OK\r\nX-Header: "])
+def test_a_page_that_never_ends_is_given_up(head):
+    with dribbling(head) as server:
+        begun = time.monotonic()
+        with pytest.raises(api.Refused, match=r"(?s)(within 0\.3 s|timed out).*Try: curl"):
+            api.page(server, "/metrics", timeout_s=0.3)
+        assert time.monotonic() - begun < 20
+
+
+def test_a_page_that_is_too_large_is_refused(monkeypatch):
+    monkeypatch.setattr(api, "MOST_BYTES", 2**20)
+    with answering({"/a": "x" * 2**20, "/b": "x" * (2**20 + 1)}) as (address, _):
+        server = Server(f"{address}/v1", "m")
+        assert len(api.page(server, "/a")) == 2**20
+        with pytest.raises(api.Refused, match=r"(?s)longer than 1 MB.*Check PHONELLM_BASE_URL"):
+            api.page(server, "/b")
+
+
+def test_what_is_no_name_of_a_model_is_left_out():
+    entries = [{"id": None}, {"id": 3}, "x", None, {"name": "y"}, {"id": ""}, {"id": "good"}]
+    with answering({"/v1/models": json.dumps({"data": entries})}) as (address, _):
+        assert api.models(Server(f"{address}/v1", "m")) == ["good"]
+
+
+@pytest.mark.parametrize(
     "text",
     ["<html>Welcome!</html>", "", "[]", '"x"', "null", "{}", '{"data": 3}', '{"data": [{"name": "m"}]}'],
 )
@@ -277,6 +343,31 @@ def test_a_histogram_that_is_not_there():
         frame = api.metrics(Server(f"{address}/v1", "m"))
     with pytest.raises(CourseError, match="no histogram named nope"):
         api.histogram(frame, "nope")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<html>Welcome!</html>",
+        "<!doctype html>\n<p class='a'>\n3 4\n</p>",
+        '{"detail": "no"}',
+        "no such page",
+    ],
+)
+def test_a_page_that_is_no_metrics_is_refused(text):
+    told = r"(?s)/metrics is not a Prometheus page.*Check PHONELLM"
+    with answering({"/metrics": text}) as (address, _), pytest.raises(api.Refused, match=told) as caught:
+        api.metrics(Server(f"{address}/v1", "m"))
+    assert caught.value.status == 200
+
+
+def test_buckets_without_an_edge_are_left_out():
+    page = 'h_bucket{le="0.5"} 1\nh_bucket{le="x"} 2\nh_bucket 3\nh_bucket{le="+Inf"} 4\ni_bucket 1\n'
+    with answering({"/metrics": page}) as (address, _):
+        frame = api.metrics(Server(f"{address}/v1", "m"))
+    assert api.histogram(frame, "h").to_dict("list") == {"le": [0.5, float("inf")], "count": [1.0, 4.0]}
+    with pytest.raises(CourseError, match="no bucket with an edge"):
+        api.histogram(frame, "i")
 
 
 def test_an_empty_metrics_page_keeps_its_columns():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import json
 import os
 import pty
@@ -86,6 +87,8 @@ class Place:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            # Where the tests run in the background, Ctrl-C is ignored, and children inherit that.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
 
     def run(self, *words, **rest) -> tuple[int, str]:
@@ -222,15 +225,35 @@ def test_a_place_of_another_name_gets_its_path_again(place):
 
 def test_interrupted_it_says_how_to_go_on(place):
     process = place.start(FAKE_HANG="yes")
-    deadline = time.monotonic() + 30
-    while not (place.home / "log").exists() or "-m pip" not in (place.home / "log").read_text():
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    os.killpg(process.pid, signal.SIGINT)
-    said = process.communicate(timeout=30)[0]
+    try:
+        deadline = time.monotonic() + 30
+        while not (place.home / "log").exists() or "-m pip" not in (place.home / "log").read_text():
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+        os.killpg(process.pid, signal.SIGINT)
+        said = process.communicate(timeout=30)[0]
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
     assert process.returncode == 1
     assert said.splitlines()[-1].startswith("Stopped. Type the same again")
     assert "Traceback" not in said
+
+
+def test_stop_in_an_environment_that_is_not_complete_says_so(place):
+    shutil.copy(REPO / "Makefile", place.home)
+
+    def stop() -> str:
+        done = subprocess.run(
+            [shutil.which("make"), "stop"], cwd=place.home, capture_output=True, text=True, timeout=60
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    assert stop() == "nothing was running\n"
+    (place.venv / "bin").mkdir(parents=True)
+    (place.venv / "bin" / "python").symlink_to(sys.executable)
+    assert stop() == "the environment is not complete; type: make setup\n"
 
 
 # ---------------------------------------------------------------- without the engine

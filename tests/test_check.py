@@ -32,6 +32,7 @@ def own_workspace(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "NOTEBOOKS", DATA)
     monkeypatch.delenv("PHONELLM_CHECK", raising=False)
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    monkeypatch.delenv("PHONELLM_RECORD", raising=False)
     monkeypatch.setattr(check, "_GIVEN", {})
 
 
@@ -236,6 +237,63 @@ def test_a_recursion_without_end_is_told():
     assert "RecursionError" in said(again, expect=1)
 
 
+class Speechless(Exception):
+    def __str__(self):
+        raise RuntimeError("no words")
+
+
+def raising(error):
+    def answer():
+        raise error
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        (asyncio.CancelledError(), "CancelledError"),
+        (GeneratorExit(), "GeneratorExit"),
+        (ValueError("bad \ud83d text"), r"bad \ud83d text"),
+        (Speechless(), "Speechless: (its text cannot be shown: RuntimeError)"),
+    ],
+)
+def test_no_exception_stops_a_check(error, says, shown):
+    made = exercise()
+    made.case("it", raising(error), expect=1)
+    made.verdict()
+    assert says in made.cases[0].said
+    shown[0].encode()
+    assert len(progress.read()) == 1
+
+
+def test_cancelling_inside_an_async_answer_stops_no_check():
+    async def answer():
+        raise asyncio.CancelledError
+
+    assert "CancelledError" in said(answer, expect=1)
+
+
+def test_the_learner_can_still_interrupt():
+    with pytest.raises(KeyboardInterrupt):
+        said(raising(KeyboardInterrupt()), expect=1)
+
+
+def test_no_result_stops_a_check():
+    loop = [1]
+    loop.append(loop)
+    deep = []
+    for _ in range(100_000):
+        deep = [deep]
+    for result in (loop, deep, 60_000**100, -(60_000**2000)):
+        for expect in ([1], 2.0, {"a": 1}):
+            assert said(lambda result=result: result, expect=expect).startswith("failed: ")
+    loop.append(NOT_DONE)
+    assert said(lambda: loop, expect=1) == "not done: "
+    while deep:  # taking so deep a list apart in one go is hard on Python
+        deep = deep.pop()
+
+
 def test_no_function_at_all():
     assert said(NOT_DONE, expect=1) == "not done: "
     assert "it should be a function; it is a number" in said(3, expect=1)
@@ -377,6 +435,30 @@ def test_a_passed_answer_is_used(capsys):
     made.case("it", mine, expect=2)
     assert made.use(mine, reference=len) is mine
     assert "Going on with your own mine" in capsys.readouterr().out
+
+
+def test_an_async_answer_can_be_called_plainly():
+    async def mine(x):
+        return x + 1
+
+    function = mine
+    for _ in range(2):  # also when the check is run again
+        made = exercise()
+        made.case("it", function, args=(1,), expect=2)
+        function = made.use(function, reference=len)
+        assert function(1) == 2
+
+
+def test_where_the_courses_answer_is_async_the_learners_stays_so():
+    async def mine():
+        return 2
+
+    async def reference():
+        return 2
+
+    made = exercise()
+    made.case("it", mine, expect=2)
+    assert made.use(mine, reference=reference) is mine
 
 
 def test_otherwise_the_reference_is_used_and_said(capsys):

@@ -21,7 +21,7 @@ import urllib.request
 import psutil
 import pytest
 
-from helpers import engine, recipes, supervisor
+from helpers import engine, readiness, recipes, supervisor
 from helpers.settings import REPO, CourseError, Server
 
 KEY = "sk-never-to-be-seen-0123456789"
@@ -203,6 +203,55 @@ def course(tmp_path):
     course = Course(tmp_path)
     yield course
     course.end()
+
+
+# ---------------------------------------------------------------- the learner's folder
+
+
+@pytest.mark.parametrize(
+    ("named", "found", "passed_on"),
+    [
+        (None, REPO / "workspace", None),
+        ("", REPO / "workspace", ""),
+        ("some/where", REPO / "some" / "where", str(REPO / "some" / "where")),
+        ("/some/where", "/some/where", "/some/where"),
+    ],
+)
+def test_the_workspace_is_where_the_variable_says(tmp_path, named, found, passed_on):
+    name = "PHONELLM_WORKSPACE"
+    environment = {key: value for key, value in os.environ.items() if key != name} | {"PYTHONPATH": str(REPO)}
+    show = (
+        f"import os; from helpers import settings\nprint([str(settings.WORKSPACE), os.environ.get('{name}')])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", show],
+        cwd=tmp_path,  # not the repository: a relative path does not depend on it
+        env=environment | ({} if named is None else {name: named}),
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip() == str([str(found), passed_on]), done.stderr
+
+
+@pytest.mark.parametrize("wanted", ["embedded", "recorded"])
+def test_a_workspace_that_cannot_be_written_in_is_a_course_error(tmp_path, monkeypatch, wanted):
+    (tmp_path / "file").touch()
+    for name in ("EMBEDDED", "RECORDED"):
+        monkeypatch.setattr(engine, name, engine.Kind(name.lower(), tmp_path / "file" / name))
+    monkeypatch.setattr(engine, "why_not_embedded", lambda: None)
+    monkeypatch.delenv("PHONELLM_BASE_URL", raising=False)
+    monkeypatch.setenv("PHONELLM_ENGINE", wanted)
+    with pytest.raises(CourseError, match="set PHONELLM_WORKSPACE to another folder"):
+        engine.connect(lambda line: None)
+
+
+@pytest.mark.parametrize(
+    ("address", "server"), [("", "vLLM on this machine"), ("http://h/v1", "at PHONELLM_BASE_URL")]
+)
+def test_an_empty_address_is_none_for_the_readiness_check_too(monkeypatch, address, server):
+    monkeypatch.setenv("PHONELLM_BASE_URL", address)
+    monkeypatch.delenv("PHONELLM_ENGINE", raising=False)
+    monkeypatch.setattr(engine, "why_not_embedded", lambda: None)
+    assert readiness.check().set_index("what").loc["server", "found"] == server
 
 
 # ---------------------------------------------------------------- started once, found by others

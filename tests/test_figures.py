@@ -305,6 +305,71 @@ def test_nasty_data_is_drawn_without_a_warning(name, tmp_path):
             assert path.stat().st_size > 0
 
 
+@pytest.mark.parametrize("value", [np.inf, -np.inf])
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("stream_timeline", "at_ms"),
+        ("stream_timeline", "ttft_ms"),
+        ("itl", "gap_ms"),
+        ("ttft_by_prompt_length", "prompt_tokens"),
+        ("ttft_by_prompt_length", "ttft_ms"),
+        ("percentile_by_samples", "n"),
+        ("tool_comparison", "n"),
+        ("client_vs_server", "count"),
+        ("budget_line", "ms"),
+    ],
+)
+def test_an_infinite_value_that_cannot_be_drawn_is_named(name, column, value):
+    frame = frames()[name]
+    frame[column] = frame.get(column, pd.Series(200.0, frame.index)).astype(float)
+    frame.loc[0, column] = value
+    with pytest.raises(CourseError, match=f"Row 0, column '{column}'"):
+        getattr(figures, name)(frame)
+
+
+@pytest.mark.parametrize(
+    ("name", "columns", "says"),
+    [
+        ("client_vs_server", ["ttft_ms"], ["P95 unbounded", "1 request never got there"]),
+        ("latency_bars", ["ttfat_ms"], ["TTFT 61 ms, TTFAT unbounded. 1 request never got there"]),
+        ("latency_bars", ["ttft_ms", "ttfat_ms"], ["TTFT = TTFAT unbounded. 1 request never got there"]),
+        ("tool_comparison", ["max_ms"], ["P50 62 ms, slowest unbounded", "1 request never got there"]),
+        ("tool_comparison", ["p50_ms", "max_ms"], ["P50 unbounded", "1 request never got there"]),
+    ],
+)
+def test_a_request_that_never_got_there_ends_at_the_edge(name, columns, says, tmp_path):
+    frame = frames()[name]
+    frame.loc[0, columns] = np.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        words = figures.alt_text(getattr(figures, name)(frame))
+        figures.save(getattr(figures, name), frame, tmp_path / name)
+    for said in says:
+        assert said in words
+    frame.loc[0, columns] = -np.inf
+    with pytest.raises(CourseError, match="Row 0"):
+        getattr(figures, name)(frame)
+
+
+def test_a_client_whose_requests_all_failed_is_a_line_on_the_floor():
+    frame = frames()["client_vs_server"]
+    frame.loc[frame["side"] == "client", "ttft_ms"] = np.inf
+    figure = figures.client_vs_server(frame)
+    (line,) = [line for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"]
+    assert set(line.get_ydata()) == {0.0}
+    assert "4 requests never got there" in figures.alt_text(figure)
+
+
+def test_a_tool_without_a_success_is_told_from_one_that_does_not_report():
+    frame = frames()["tool_comparison"]
+    frame.loc[frame["metric"] == "TTFAT", ["p50_ms", "max_ms", "n"]] = [np.nan, np.nan, 0]
+    figure = figures.tool_comparison(frame)
+    assert "ours, TTFAT: no request succeeded" in figures.alt_text(figure)
+    assert "another does not report TTFAT" in figures.alt_text(figure)
+    assert texts_of(figure).count("no request succeeded") == 1
+
+
 def test_one_chunk():
     figure = figures.stream_timeline(chunks((812.0, "answer", "all at once"), origin="recorded"))
     assert "first chunk = TTFT = TTFAT = end 812 ms" in figures.alt_text(figure)

@@ -193,3 +193,41 @@ def test_a_spoilt_note_of_a_lab_is_as_none(tmp_path, monkeypatch, text):
     (tmp_path / "lab.json").write_text(text)
     monkeypatch.setattr(lab, "workspace", tmp_path.joinpath)
     assert lab.stop() == []
+
+
+def test_of_several_starts_at_once_one_opens_the_lab(course):
+    starters = [course.open() for _ in range(3)]
+    assert eventually(lambda: sum(starter.poll() is not None for starter in starters) == 2)
+    [winner] = [starter for starter in starters if starter.poll() is None]
+    address = ready(winner)
+    for starter in starters:
+        if starter is not winner:
+            assert f"the lab already runs; it is at {address}" in starter.communicate(timeout=60)[0]
+    labs = [
+        child
+        for child in psutil.Process(winner.pid).children()
+        if child.is_running() and "jupyterlab" in child.cmdline()
+    ]
+    assert [supervisor.identity(child.pid) for child in labs] == [course.lab()]
+
+
+def test_without_a_folder_to_write_in_one_line_says_so(course):
+    course.workspace.write_text("a file is in the way")
+    starter = course.open()
+    said = starter.communicate(timeout=60)[0]
+    assert starter.returncode == 1
+    assert len(said.splitlines()) == 1
+    assert "set PHONELLM_WORKSPACE to another folder" in said
+    assert course.stop() == "nothing was running\n"
+    course.workspace.unlink()
+
+
+def test_only_the_note_of_its_own_lab_is_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(lab, "workspace", tmp_path.joinpath)
+    note = tmp_path / "lab.json"
+    note.write_text('{"lab": "1-1.0", "starter": "1-1.0"}')
+    lab._forget()
+    assert note.exists()
+    lab._remember(os.getpid())
+    lab._forget()
+    assert not note.exists()

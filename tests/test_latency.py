@@ -350,6 +350,72 @@ def test_waiting_and_connecting_are_shown_apart():
     assert (unknown.wait_ms, unknown.connect_ms) == (0, None)
 
 
+# --- what no server should send, and some do ----------------------------------------------------------------
+
+DEEP = '{"choices": ' + "[" * 100_000 + "]" * 100_000 + "}"
+
+
+def with_usage(usage):
+    return {"choices": [{"delta": {"content": "a"}}], "usage": usage}
+
+
+ODD = [
+    (with_usage({"completion_tokens": None}), "answer"),
+    (with_usage({"completion_tokens": "3"}), "answer"),
+    (with_usage({"completion_tokens": 10**400}), "answer"),
+    (with_usage("many"), "answer"),
+    (with_usage([1]), "answer"),
+    (with_usage({"completion_tokens_details": "none", "prompt_tokens_details": [1]}), "answer"),
+    ({"usage": "many"}, "empty"),
+    ({"choices": [None]}, "empty"),
+    ({"choices": 5}, "empty"),
+    ({"choices": {}}, "empty"),
+    ({"choices": ["x"]}, "empty"),
+    ({"choices": [{"delta": "x"}]}, "empty"),
+    ({"choices": [{"delta": {"content": 5}}]}, "empty"),
+    ({"choices": [{"delta": {}, "finish_reason": 5}]}, "empty"),
+    ({"choices": [{"delta": {"tool_calls": [None]}}]}, "empty"),
+    ({"choices": [{"delta": {"tool_calls": 5}}]}, "empty"),
+    ({"choices": [{"delta": {"tool_calls": [{"function": "x"}]}}]}, "empty"),
+    ({"message": "nope"}, "error"),
+    ({"object": "error", "message": "nope"}, "error"),
+    ({"detail": [{"msg": "nope"}]}, "error"),
+    (DEEP, "error"),
+]
+
+
+@pytest.mark.parametrize(("payload", "kind"), ODD, ids=range(len(ODD)))
+def test_an_odd_chunk_is_one_delta_and_spoils_no_number(payload, kind):
+    odd = f"data: {payload}\n\n".encode() if payload is DEEP else event(payload)
+    steps = [(0, odd), (0, chunk("b", finish="stop")), (0, usage_chunk(3)), (0, DONE)]
+    numbers, timeline, _ = run(steps)
+    assert kinds(timeline) == [kind, "answer", "finish", "usage"]
+    assert numbers.completion_tokens == 3
+    assert numbers.answer.endswith("b")
+    assert (numbers.error is not None) == (kind == "error")
+    assert table([timeline]).completion_tokens[0] == 3
+    alone, _, _ = run([(0, odd)])  # nothing else to take the counts from
+    assert (alone.completion_tokens, alone.reasoning_tokens, alone.cached_tokens) == (None, None, None)
+
+
+def test_no_depth_of_nesting_raises():
+    for depth in range(100, 1100, 7):
+        nest = "[" * depth + "]" * depth
+        parts = '[{"text": ' * depth + '"x"' + "}]" * depth
+        for data in (
+            f'{{"error": {nest}}}',
+            f'{{"choices": [{{"delta": {{"content": {parts}}}}}]}}',
+            f'{{"choices": [{{"delta": {{"tool_calls": [{{"function": {{"arguments": {nest}}}}}]}}}}]}}',
+        ):
+            assert len(deltas(timeline_of(f"data: {data}\n\n".encode()))) == 1
+
+
+def test_arguments_that_are_an_object_become_their_json():
+    numbers = measure(timeline_of(tool_call("book_table", {"people": 2})))
+    assert numbers.tool_call == 'book_table{"people": 2}'
+    assert numbers.ttfat_ms == 10
+
+
 # --- properties ---------------------------------------------------------------------------------------------
 
 pieces = st.sampled_from(

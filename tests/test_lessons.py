@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -448,12 +450,49 @@ def test_an_edited_copy_stays_and_the_newer_lesson_is_put_beside_it(course):
     assert (folder() / "07_sample.new-2.ipynb").read_bytes() == (course / "07_sample.ipynb").read_bytes()
 
 
-def test_an_unreadable_copy_counts_as_edited(course):
+@pytest.mark.parametrize("changed", [False, True])
+def test_an_unreadable_copy_moves_aside_and_is_made_anew(course, changed):
     (folder() / "07_sample.ipynb").write_text("{half", encoding="utf-8")
-    newer(course)
-    lessons.copy(course)
-    assert names() == ["07_sample.ipynb", "07_sample.new.ipynb"]
-    assert (folder() / "07_sample.ipynb").read_text(encoding="utf-8") == "{half"
+    if changed:
+        newer(course)
+    (said,) = lessons.copy(course)
+    (kept,) = (folder() / "earlier").glob("07_sample.*.ipynb")
+    assert kept.read_text(encoding="utf-8") == "{half"
+    assert "could not be read" in said
+    assert str(kept) in said
+    assert (folder() / "07_sample.ipynb").read_bytes() == (course / "07_sample.ipynb").read_bytes()
+    assert lessons.copy(course) == []
+
+
+def test_a_full_disk_leaves_no_half_copy(notebooks, monkeypatch):
+    lessons.build(notebooks)
+    real = Path.write_bytes
+
+    def full(self, content):
+        real(self, content[:100])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "write_bytes", full)
+        with pytest.raises(OSError, match="No space"):
+            lessons.copy(notebooks)
+    assert list(folder().iterdir()) == []
+    assert lessons.copy(notebooks) == []
+    assert (folder() / "07_sample.ipynb").read_bytes() == (notebooks / "07_sample.ipynb").read_bytes()
+
+
+@pytest.mark.parametrize("links", [True, False])
+def test_a_new_file_never_takes_the_place_of_another(tmp_path, monkeypatch, links):
+    def no_links(source, target):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    if not links:
+        monkeypatch.setattr(os, "link", no_links)
+    lessons._create(tmp_path / "a.ipynb", b"first")
+    with pytest.raises(FileExistsError):
+        lessons._create(tmp_path / "a.ipynb", b"second")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.ipynb"]
+    assert (tmp_path / "a.ipynb").read_bytes() == b"first"
 
 
 def test_taking_the_new_file_as_ones_own_settles_it(course):

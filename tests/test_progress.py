@@ -23,6 +23,7 @@ def own_workspace(tmp_path, monkeypatch):
     monkeypatch.setattr(sources, "NOTEBOOKS", DATA)
     monkeypatch.delenv("PHONELLM_CHECK", raising=False)
     monkeypatch.delenv("JPY_SESSION_NAME", raising=False)
+    monkeypatch.delenv("PHONELLM_RECORD", raising=False)
 
 
 def row(exercise: str) -> pd.Series:
@@ -174,10 +175,34 @@ def test_a_solved_notebook_is_not_the_learners_work(monkeypatch):
     assert len(progress.read()) == 1
 
 
+@pytest.mark.parametrize(
+    ("folder", "counts"), [("notebooks/solutions", False), ("notebooks", True), ("mine/solutions", True)]
+)
+def test_a_solved_notebook_run_by_nbconvert_is_not_either(tmp_path, monkeypatch, folder, counts):
+    """nbconvert sets no JPY_SESSION_NAME; the kernel's folder is the notebook's."""
+    (tmp_path / folder).mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / folder)
+    progress.record("07-1", True)
+    assert len(progress.read()) == counts
+
+
+def test_the_courses_own_recording_is_not_either(monkeypatch):
+    monkeypatch.setenv("PHONELLM_RECORD", "05_measure_ttft")
+    progress.record("07-1", True)
+    assert progress.keep_answer("07-1", "a") is None
+    assert progress.read() == []
+
+
+def test_half_a_surrogate_pair_can_be_recorded():
+    progress.record("07-1", False, detail="it said \ud83d")
+    progress.record("07-1", True)
+    assert [entry["detail"] for entry in progress.read()] == ["it said \ud83d", ""]
+
+
 def test_a_folder_that_cannot_be_written_is_explained(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("", encoding="utf-8")
     monkeypatch.setattr(settings, "WORKSPACE", tmp_path / "file")
     with pytest.raises(CourseError, match="run this cell again"):
         progress.record("07-1", True)
-    with pytest.raises(CourseError, match="run this cell again"):
+    with pytest.raises(CourseError, match=r"run this (cell )?again"):
         progress.keep_answer("07-1", "a = 1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pandas as pd
@@ -55,3 +56,34 @@ def test_a_run_that_is_not_there_is_named_with_those_that_are():
     name = runs.save("05-ttft", frame(1.0), SERVER, "w")
     with pytest.raises(CourseError, match=name):
         runs.load("06-budget")
+
+
+@pytest.mark.parametrize("at", ["table", "conditions"])
+def test_on_a_full_disk_no_half_of_a_run_is_left(own_workspace, monkeypatch, at):
+    kept = runs.save("05-ttft", frame(1.0), SERVER, "w")
+
+    def full(*rest, **more):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    target = (pd.DataFrame, "to_csv") if at == "table" else (type(own_workspace), "write_text")
+    with monkeypatch.context() as patch:
+        patch.setattr(*target, full)
+        with pytest.raises(CourseError, match=r"(?s)No space left.*Make some room"):
+            runs.save("05-ttft", frame(2.0), SERVER, "w")
+    assert {path.name for path in (own_workspace / "runs").iterdir()} == {f"{kept}.csv", f"{kept}.json"}
+
+
+def test_a_folder_that_cannot_be_made_is_said(own_workspace):
+    (own_workspace / "runs").write_text("a file is in the way")
+    with pytest.raises(CourseError, match="set PHONELLM_WORKSPACE to another folder"):
+        runs.save("05-ttft", frame(1.0), SERVER, "w")
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text"), [("json", "{"), ("json", "[]"), ("json", ""), ("csv", ""), ("csv", 'a\n"1')]
+)
+def test_a_damaged_run_is_said_to_be(own_workspace, suffix, text):
+    name = runs.save("05-ttft", frame(1.0), SERVER, "w")
+    (own_workspace / "runs" / f"{name}.{suffix}").write_text(text)
+    with pytest.raises(CourseError, match=r"(?s)is damaged.*measure and save again"):
+        runs.load(name)

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -175,3 +176,14 @@ def test_missing_or_no_samples_are_refused(ask):
 def test_arguments_out_of_range_are_refused(wrong):
     with pytest.raises(CourseError, match="Give"):
         percentile([1, 2, 3], **wrong)
+
+
+def test_a_missing_value_of_a_nullable_column_is_missing():
+    with pytest.raises(CourseError, match="1 of 3 samples are missing"):
+        percentile(pd.Series([1.0, pd.NA, 2.0], dtype="Float64"), 0.95)
+
+
+@pytest.mark.parametrize("limit", [math.nan, None, pd.NA])
+def test_a_limit_that_is_missing_is_refused(limit):
+    with pytest.raises(CourseError, match=r"limit=.*Give a number"):
+        share_over([1, 2, 3], limit)

@@ -496,6 +496,79 @@ def test_an_event_that_is_not_json():
     assert "<html>" in error.message
 
 
+@pytest.mark.parametrize(
+    ("script", "word"),
+    [
+        (refusal(200, {"detail": "nope"}), "nope"),
+        (refusal(200, {}), "choices"),
+        (refusal(200, {"choices": 5}), "choices"),
+        ([(0, event({"object": "error", "message": "nope"})), (0, DONE)], "nope"),
+        ([(0, b"event: error\n" + event({"message": "nope"})), (0, DONE)], "nope"),
+        ([*GOOD[:2], (0, b"event: error\n" + event({"message": "nope"})), (0, DONE)], "nope"),
+        ([(0, event({"object": "error", "code": 5})), (0, DONE)], "code"),
+        ([(0, event([1])), (0, DONE)], "[1]"),
+        ([(0, DONE)], "choices"),
+    ],
+)
+def test_what_is_no_answer_does_not_count_as_a_good_one(script, word):
+    with serve(script) as server:
+        error = ask(server.as_server(), "hi").error
+    assert error.kind == "stream"
+    assert word in error.message
+    assert "log" in error.message or "/v1" in error.message or "directly" in error.message
+
+
+@pytest.mark.parametrize("status", [200, 500])
+def test_json_nested_too_deeply_does_not_raise(status):
+    deep = b'{"error": ' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    plain = Script([(0, deep)], status=status, content_type="application/json")
+    for script in (plain, Script([(0, ROLE), (0, b"data: " + deep + b"\n\n"), (0, DONE)], status=status)):
+        with serve(script) as server:
+            assert ask(server.as_server(), "hi").error.kind == ("stream" if status == 200 else "http")
+
+
+def test_an_answer_without_end_is_given_up(monkeypatch):
+    monkeypatch.setattr(streaming, "MAX_BYTES", 5_000)
+    with serve([(0, ROLE), *[(0.01, chunk("again " * 100))] * 200, (30, DONE)]) as server:
+        timeline = ask(server.as_server(), "hi", timeout_s=25)
+    assert timeline.error.kind == "stream"
+    assert "5,000 bytes" in timeline.error.message
+    assert "max_tokens" in timeline.error.message
+    assert 1 < len(timeline.events) < 200  # what came is kept
+
+
+def test_an_answer_up_to_the_limit_is_read(monkeypatch):
+    monkeypatch.setattr(streaming, "MAX_BYTES", sum(len(piece) for _, piece in GOOD))
+    with serve(GOOD) as server:
+        assert ask(server.as_server(), "hi").error is None
+
+
+@pytest.mark.parametrize("spaces", [b" ", b"  ", b"\t"])
+def test_done_with_spaces_is_done(spaces):
+    with serve([(0, chunk("a")), (0, b"data: [DONE]" + spaces + b"\n\n")]) as server:
+        timeline = ask(server.as_server(), "hi")
+    assert timeline.error is None
+    assert timeline.events[-1].data == "[DONE]"
+
+
+def test_a_byte_order_mark_is_skipped():
+    bom = b"\xef\xbb\xbf"
+    events, _ = parse_events([(1, bom[:2]), (2, bom[2:] + b"data: a\n\nda"), (3, b"ta: b\n\n")])
+    assert events == (Event(2, "a"), Event(3, "b"))
+    answer = {"choices": [{"message": {"content": "Hello"}, "finish_reason": "stop"}]}
+    plain = Script([(0, bom + json.dumps(answer).encode())], content_type="application/json")
+    with serve(plain) as server:
+        timeline = ask(server.as_server(), "hi")
+    assert timeline.error is None
+    assert json.loads(timeline.events[0].data) == answer
+
+
+@pytest.mark.parametrize("one", ["hi", chat_request("hi")])
+def test_one_request_is_not_taken_for_many(one):
+    with pytest.raises(CourseError, match="Give a list"):
+        ask_many(Server("http://127.0.0.1:9/v1", "m"), one, concurrency=1)
+
+
 def test_a_server_that_answers_without_streaming():
     answer = {"choices": [{"message": {"role": "assistant", "content": "Hello"}, "finish_reason": "stop"}]}
     body = json.dumps(answer).encode()

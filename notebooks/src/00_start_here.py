@@ -27,9 +27,8 @@
 
 # %% name="setup" tags=["setup"]
 import pandas as pd
-from openai import OpenAI
 
-from helpers import check, engine, figures, latency, progress, prompts, quiz, readiness, streaming
+from helpers import check, engine, figures, latency, progress, prompts, quiz, readiness, sdk, streaming
 
 # %% [markdown] name="machine"
 # ## 1. This machine
@@ -75,20 +74,13 @@ messages = prompts.conversation(prompts.HELLO)
 messages
 
 # %% [markdown] name="stream-note"
-# `temperature=0` makes the model take the likeliest token each time, and `enable_thinking` false lets it answer at once.
-# Watch the words come:
+# `temperature=0` makes the model take the likeliest token each time, and `thinking=False` lets it answer at once. Watch
+# the words come:
 
 # %% name="stream-words"
-client = OpenAI(base_url=server.base_url, api_key=server.api_key or "none")
-stream = client.chat.completions.create(
-    model=server.model,
-    messages=messages,
-    max_tokens=40,
-    temperature=0,
-    stream=True,
-    stream_options={"include_usage": True},
-    extra_body={"chat_template_kwargs": {"enable_thinking": False}},
-)
+client = sdk.client(server)  # OpenAI(base_url=..., api_key=...) with the address of this server
+request = streaming.chat_request(messages, max_tokens=40, thinking=False, temperature=0)
+stream = client.chat.completions.create(**sdk.arguments(server, request))
 for chunk in stream:
     if chunk.choices:
         print(chunk.choices[0].delta.content or "", end="", flush=True)
@@ -100,7 +92,7 @@ for chunk in stream:
 # does that and nothing else: what the chunks mean is decided afterwards.
 
 # %% name="ask"
-reply = streaming.ask(server, messages, max_tokens=40)
+reply = streaming.ask(server, request)
 chunks = latency.chunk_table({"first reply": reply})
 chunks[["at_ms", "kind", "text"]].round(1)
 

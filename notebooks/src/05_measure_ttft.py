@@ -20,7 +20,7 @@ import pandas as pd
 from openai import OpenAI
 
 from helpers import api, check, engine, figures, latency, opinions, practice, progress
-from helpers import prompts, published, quiz, runs, stats, streaming
+from helpers import prompts, published, quiz, runs, sdk, stats, streaming
 
 # %% name="connect"
 pd.set_option("display.max_colwidth", None)  # show long texts in tables whole
@@ -54,20 +54,10 @@ published.show("card.single_request", "chart.ttfat_p50", "card.ttfat_ceiling", "
 # jumps, as the clock on the wall can.
 
 # %% name="client"
-client = OpenAI(base_url=server.base_url, api_key=server.api_key or "none", max_retries=0)
+client = sdk.client(server)  # an ordinary OpenAI(base_url=..., api_key=...)
 
 
 # %% name="requests"
-def sdk(request: dict) -> dict:
-    """A request body as arguments of the SDK: what it does not know by name goes into ``extra_body``."""
-    known = {"messages", "max_tokens", "temperature", "stream", "stream_options", "tools", "tool_choice"}
-    extra = {name: value for name, value in request.items() if name not in known}
-    return {name: request[name] for name in request if name in known} | {
-        "model": server.model,
-        "extra_body": extra,
-    }
-
-
 plain = streaming.chat_request(prompts.conversation(prompts.HELLO), max_tokens=24)
 tool = streaming.chat_request(
     prompts.conversation("Where is order 1234?"),
@@ -129,8 +119,8 @@ naive_ttft_ms = exercise.use(naive_ttft_ms)
 # %% name="run-naive"
 naive = {}
 for name, request in {"plain": plain, "tool call": tool}.items():
-    naive_ttft_ms(client, sdk(request))
-    naive[name] = naive_ttft_ms(client, sdk(request))
+    naive_ttft_ms(client, sdk.arguments(server, request))
+    naive[name] = naive_ttft_ms(client, sdk.arguments(server, request))
 pd.Series(naive).round(1).rename("naive timer, ms")
 
 # %% [markdown] name="suspicious"
@@ -158,7 +148,7 @@ pd.DataFrame(
 
 # %% name="headers"
 begun = time.perf_counter()
-stream = client.chat.completions.create(**sdk(plain))
+stream = client.chat.completions.create(**sdk.arguments(server, plain))
 headers_ms = (time.perf_counter() - begun) * 1000
 stream.close()
 print(
@@ -286,8 +276,8 @@ ttfat_ms = exercise.use(ttfat_ms)
 
 # %% name="use-clocks"
 for name, reply in replies.items():
-    stream = [(delta.at_ms, delta.kind, delta.text) for delta in latency.deltas(reply)]
-    print(f"{name:10} TTFT {ttft_ms(stream):7.1f} ms   TTFAT {ttfat_ms(stream):7.1f} ms")
+    stream = [(round(delta.at_ms, 1), delta.kind, delta.text) for delta in latency.deltas(reply)]
+    print(f"{name}: TTFT {ttft_ms(stream)} ms, TTFAT {ttfat_ms(stream)} ms")
 
 # %% [markdown] name="chunks-not-tokens"
 # ## 4. Chunks are not tokens
@@ -363,11 +353,9 @@ tpot_ms = exercise.use(tpot_ms)
 
 # %% name="tpot-emoji"
 by_chunks = np.mean(row.itl_ms)
-first = row.ttft_ms
+first, tokens = row.ttft_ms, row.completion_tokens or row.chunks  # a server that counts none: count chunks
 last = max(delta.at_ms for delta in latency.deltas(emoji) if delta.kind in ("answer", "finish"))
-print(
-    f"mean gap between chunks {by_chunks:.0f} ms, but per token {tpot_ms(first, last, row.completion_tokens):.0f} ms"
-)
+print(f"mean gap between chunks {by_chunks:.0f} ms, but per token {tpot_ms(first, last, tokens):.0f} ms")
 
 # %% [markdown] name="cold"
 # ## 5. The first request is often not like the others
@@ -415,11 +403,14 @@ figures.show(
 )
 
 # %% name="prefill-rate"
-cold = lengths[lengths["cache"] == "cold"]
-slope, base = np.polyfit(cold["prompt_tokens"], cold["ttft_ms"], 1)
-print(
-    f"each 100 new tokens cost {100 * slope:.0f} ms here: prefill of about {1000 / slope:,.0f} tokens a second"
-)
+cold = lengths[lengths["cache"] == "cold"].dropna(subset=["prompt_tokens", "ttft_ms"])
+if len(cold) > 1:
+    slope, base = np.polyfit(cold["prompt_tokens"], cold["ttft_ms"], 1)
+    print(
+        f"100 new tokens cost {100 * slope:.0f} ms here: a prefill of about {1000 / slope:,.0f} tokens a second"
+    )
+else:
+    print("This server does not say how many tokens a prompt has.")
 
 # %% [markdown] name="prefix-cache"
 # The second time, the server found the beginning of the prompt in its **prefix cache** and computed only the rest.

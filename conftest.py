@@ -22,7 +22,8 @@ import pytest
 REPO = Path(__file__).resolve().parent
 _named = os.environ.get("PHONELLM_WORKSPACE", "").strip() or "workspace"
 REAL_WORKSPACE = (REPO / Path(_named).expanduser()).resolve()  # as helpers.settings has it
-for variable in [name for name in os.environ if name.startswith("PHONELLM_")]:
+# MAKE…: started by make, a test that starts make itself would inherit its flags.
+for variable in [name for name in os.environ if name.startswith(("PHONELLM_", "MAKE", "MFLAGS"))]:
     del os.environ[variable]
 WORKSPACE = Path(tempfile.mkdtemp(prefix="phonellm-tests-")).resolve()
 os.environ["PHONELLM_WORKSPACE"] = str(WORKSPACE)

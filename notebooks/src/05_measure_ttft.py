@@ -395,7 +395,9 @@ lengths = latency.table([reply for _, reply in timed], cache=[cache for cache, _
 lengths["prompt_tokens"] = lengths.groupby(marks)["prompt_tokens"].transform(
     "median"
 )  # ids differ by a token
-lengths.pivot_table(index="prompt_tokens", columns="cache", values=["ttft_ms", "cached_tokens"]).round(0)
+lengths.pivot_table(
+    index="prompt_tokens", columns="cache", values=["ttft_ms", "cached_tokens"], aggfunc="median"
+)
 
 # %% name="figure-length" tags=["figure"]
 figures.show(
@@ -539,7 +541,7 @@ figures.show(
 
 # %% name="ex-4" tags=["exercise"]
 def smallest_sample(q: float, risk: float) -> int:
-    """The smallest n for which all n samples lie below the q-quantile (0.95: the P95) with a chance of at most ``risk``."""
+    """The smallest n for which all n samples lie below the quantile q with a chance of at most ``risk``."""
     # --- your code: the chance for one is q; for n independent ones, q to the power n
     n = 1
     while q**n > risk:

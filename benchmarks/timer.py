@@ -207,7 +207,10 @@ def measured_by(
     tool: str, known: KnownServer, loads: Sequence[tools.Workload]
 ) -> list[tuple[tools.Workload, pd.DataFrame, list[streaming.Timeline]]]:
     """Each workload with a tool's table of it, and with timelines where the tool is ours."""
-    quiet: Callable[[str], None] = lambda text: None  # noqa: E731
+
+    def quiet(line: str) -> None:
+        """The benchmark says by itself what it is at."""
+
     if tool == OURS:
         return [(load, *ours(known, load)) for load in loads]
     if tool == VLLM:

@@ -416,9 +416,10 @@ def test_a_deleted_workspace_ends_the_server(course):
 
 def test_another_process_with_the_old_number_is_left_alone(course):
     course.staying()
-    stranger = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    stranger = subprocess.Popen(
+        [sys.executable, "-c", "import time; time.sleep(600)"], stdout=subprocess.PIPE
+    )
     course.started.append(stranger)
-    stranger.stdout = open(os.devnull)  # noqa: SIM115 (closed with the others)
     pids = [course.pid(), course.pid("supervisor")]
     course.call(action="stop")
     (course.folder / "users").mkdir(exist_ok=True)

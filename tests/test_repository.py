@@ -14,7 +14,8 @@ from helpers.settings import REPO
 
 # In parts, so that this file does not hold what it forbids.
 REGISTRIES = [".".join(parts) for parts in (
-    ("pypi", "org"), ("pypi", "python", "org"), ("python" + "hosted", "org"), ("npmjs", "org"), ("npmjs", "com"),
+    ("pypi", "org"), ("pypi", "python", "org"), ("python" + "hosted", "org"),
+    ("npmjs", "org"), ("npmjs", "com"),
     ("yarnpkg", "com"), ("deb", "debian", "org"), ("archive", "ubuntu", "com"), ("proxy", "golang", "org"),
     ("index", "crates", "io"),
 )]  # fmt: skip

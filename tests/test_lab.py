@@ -151,18 +151,36 @@ def test_stop_ends_the_lab_and_the_engine(course):
     assert course.stop() == "nothing was running\n"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pseudo-terminals")
 def test_ctrl_c_asks_and_then_ends_all(course):
-    starter = course.open(stdin=subprocess.PIPE)
-    ready(starter)
-    lab_process = course.lab()
-    os.killpg(starter.pid, signal.SIGINT)
-    time.sleep(1)  # it asks "Shut down this Jupyter server?" and waits five seconds
-    starter.stdin.write("y\n")
-    starter.stdin.flush()
-    said = starter.communicate(timeout=60)[0]
+    """As at a real terminal: only there JupyterLab asks back. Elsewhere it would end at once, unasked."""
+    ours, theirs = os.openpty()
+    try:
+        starter = course.open(stdin=theirs)
+        ready(starter)
+        lab_process = course.lab()
+        os.killpg(starter.pid, signal.SIGINT)
+        asked = ""
+        while "Shut down this Jupyter server" not in asked or not asked.endswith("? "):
+            letter = starter.stdout.read(1)
+            assert letter, f"it ended unasked: {asked}"
+            asked += letter
+        os.write(ours, b"y\n")
+        said = starter.communicate(timeout=60)[0]
+    finally:
+        os.close(ours)
+        os.close(theirs)
     assert "the lab has ended, and the engine with it" in said
     assert "Traceback" not in said
     assert not supervisor.runs(lab_process)
+    assert course.processes() == []
+
+
+def test_ctrl_c_without_a_terminal_ends_all(course):
+    starter = course.open()
+    ready(starter)
+    os.killpg(starter.pid, signal.SIGINT)
+    assert "the lab has ended, and the engine with it" in starter.communicate(timeout=60)[0]
     assert course.processes() == []
 
 

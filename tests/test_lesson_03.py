@@ -1,0 +1,89 @@
+"""Lesson 03 names the mistakes that people make in it: each wrong answer gets the words meant for it."""
+
+from __future__ import annotations
+
+import pytest
+
+from helpers import architecture, check, settings, sources
+
+[SOURCE] = [path for path in sources.paths() if path.stem.startswith("03_")]
+CELLS = {cell.name: cell.source for cell in sources.read(SOURCE)}
+
+# exercise -> (function, its right body, (what is written instead of what, part of the words) ...)
+WRONG = {
+    "ex-1": (
+        ("norm = hidden", "norm = 0", "forgot the norm"),
+        ("hidden * kv_heads", "hidden * heads", "K and V have `kv_heads` heads"),
+        ("2 * hidden * kv_heads", "hidden * kv_heads", "K and V are two"),
+        ("2 * hidden * heads", "hidden * heads", "O, as large as Q"),
+    ),
+    "ex-2": (
+        ("experts * 2 * hidden", "experts * 3 * hidden", "three matrices"),
+        ("experts * 2 * hidden", "6 * 2 * hidden", "one token uses"),
+        ("2 * hidden * shared_width", "0", "shared expert is missing"),
+        ("experts * hidden + experts", "experts * hidden", "router's corrections"),
+        ("experts * hidden + experts", "0", "has to choose the experts"),
+        ("norm = hidden", "norm = 0", "forgot the norm"),
+    ),
+    "ex-3": (
+        ("inner = heads * head_dim", "inner = 2 * hidden", "not `expand * hidden`"),
+        (
+            "hidden * (inner + channels + heads)",
+            "hidden * (channels + heads)",
+            "the gate in the in-projection",
+        ),
+        ("hidden * (inner + channels + heads)", "hidden * (inner + channels)", "one time step"),
+        ("out_projection = inner * hidden", "out_projection = 0", "or the out-projection"),
+        ("channels * (kernel + 1)", "channels * kernel", "has a bias"),
+        ("2 * groups * state", "groups * state", "B and C are two"),
+        ("2 * groups * state", "2 * state", "once for each group"),
+        ("3 * heads", "heads", "three numbers for each head"),
+        ("per_head + inner + out", "per_head + out", "second norm"),
+        ("out_projection + hidden", "out_projection", "begins with is missing"),
+    ),
+    "ex-4": (
+        ("return 2 * kv_heads", "return kv_heads", "factor of two"),
+        ("2 * layers", "4 * layers", "not four"),
+        ('layers.count("*")', "len(layers)", "Only the attention layers"),
+        ('layers.count("*")', "1", "Six layers"),
+    ),
+}
+STATE = (
+    ("state * 4", "state * 2", "float32"),
+    ("state * 4", "state", "not bytes"),
+    ('layers.count("M")', "1", "one layer"),
+    ('layers.count("M")', "23 / 2**20", "in MiB"),
+)
+
+
+@pytest.fixture(autouse=True)
+def own_workspace(tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "WORKSPACE", tmp_path / "workspace")
+    monkeypatch.delenv("PHONELLM_CHECK", raising=False)
+
+
+def told(exercise: str, right: str, wrong: str) -> str:
+    """What the check of an exercise says when one thing in its solution is wrong."""
+    assert right in CELLS[exercise]
+    space = {"check": check, "architecture": architecture}
+    exec(CELLS[exercise].replace(right, wrong), space)
+    exec(CELLS[f"{exercise}-check"], space)
+    return " ".join(case.said for case in space["exercise"].cases)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "right", "wrong", "words"),
+    [(name, *mistake) for name, mistakes in WRONG.items() for mistake in mistakes],
+)
+def test_a_known_mistake_is_named(exercise, right, wrong, words):
+    assert words in told(exercise, right, wrong)
+
+
+@pytest.mark.parametrize(("right", "wrong", "words"), STATE)
+def test_a_known_mistake_in_the_second_function_is_named(right, wrong, words):
+    assert words in told("ex-4", right, wrong)
+
+
+@pytest.mark.parametrize("exercise", WRONG)
+def test_the_solution_passes(exercise):
+    assert told(exercise, "return", "return").strip() == ""

@@ -4,7 +4,7 @@ VENV := .venv/bin/python
 BOOT := $(PYTHON3) -I helpers/bootstrap.py
 export PYTHON TORCH ENGINE
 
-.PHONY: help lab test setup setup-dev stop status engine notebooks lint record bench lock
+.PHONY: help lab test setup setup-dev stop status engine notebooks lint record bench lock serve
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,10 @@ status: setup ## what runs, and who uses it
 
 engine: setup ## start the engine alone, until make stop
 	@$(VENV) -m helpers.engine start
+
+serve: setup ## serve a model by a recipe: PROFILE=..., without it the list (MODEL=, PORT=, HOST=, NAME=, DRY=1)
+	@$(VENV) -m helpers.serve --profile="$(PROFILE)" --model="$(MODEL)" --name="$(NAME)" \
+	  --host="$(HOST)" --port="$(PORT)" --dry="$(DRY)"
 
 notebooks: setup-dev ## build both versions of every lesson from notebooks/src
 	@$(VENV) -m helpers.lessons build

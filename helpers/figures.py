@@ -8,9 +8,10 @@ nothing and leaves matplotlib's settings as they were. Then
 - ``save(itl, frame, "gaps")`` writes SVG, PNG and the alternative text, the same bytes for the same data;
 - ``alt_text(itl(frame))`` is what a reader who cannot see the figure gets.
 
-This module holds those three and is the one to import. The figures are in three more: one reply
+This module holds those three and is the one to import. The figures are in more of them: one reply
 (:mod:`helpers.figures_reply`), many requests (:mod:`helpers.figures_requests`), the course and its budget
-(:mod:`helpers.figures_course`). What they share is in :mod:`helpers.drawing`.
+(:mod:`helpers.figures_course`), the model (:mod:`helpers.figures_model`) and its memory
+(:mod:`helpers.figures_memory`). What they share is in :mod:`helpers.drawing`.
 """
 
 from __future__ import annotations
@@ -27,6 +28,9 @@ from matplotlib.figure import Figure
 
 from helpers import drawing
 from helpers.figures_course import budget_line, course_map
+from helpers.figures_hub import download_minutes, second_run
+from helpers.figures_memory import cache_growth, request_memory, what_fits
+from helpers.figures_model import bytes_per_step, distinct_experts, model_layers
 from helpers.figures_reply import itl, stream_timeline
 from helpers.figures_requests import (
     client_vs_server,
@@ -35,21 +39,31 @@ from helpers.figures_requests import (
     tool_comparison,
     ttft_by_prompt_length,
 )
+from helpers.figures_serve import startup_phases
 from helpers.settings import WORKSPACE
 
 __all__ = [
     "alt_text",
     "budget_line",
+    "bytes_per_step",
+    "cache_growth",
     "client_vs_server",
     "course_map",
+    "distinct_experts",
+    "download_minutes",
     "itl",
     "latency_bars",
+    "model_layers",
     "percentile_by_samples",
+    "request_memory",
     "save",
+    "second_run",
     "show",
+    "startup_phases",
     "stream_timeline",
     "tool_comparison",
     "ttft_by_prompt_length",
+    "what_fits",
 ]
 
 

@@ -20,3 +20,4 @@ pin torch-pypi.txt requirements/torch-pypi.in --constraint requirements/course.t
 pin gpu.txt pyproject.toml --extra lab --extra gpu
 pin voice.txt requirements/voice.in
 [ ! -f requirements/aiperf.in ] || pin aiperf.txt requirements/aiperf.in
+pin deploy.txt requirements/deploy.in

@@ -25,7 +25,7 @@ import platform
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from filelock import FileLock
@@ -134,9 +134,8 @@ def _convert(gguf: Path, made: Path) -> None:
             f"The small model's file {gguf.name} is damaged (SHA-256 {found[:12]}, expected "
             f"{GGUF_SHA256[:12]}).\nType: rm -rf .venv && make lab"
         )
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
     # transformers shows three progress bars and a note on each; the one line above says enough.
-    with open(os.devnull, "w") as quiet, contextlib.redirect_stderr(quiet):
+    with open(os.devnull, "w") as quiet, contextlib.redirect_stderr(quiet), _offline():
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer, GgufConfig
 
@@ -166,6 +165,19 @@ def _convert(gguf: Path, made: Path) -> None:
         if platform.machine() == "x86_64":
             raise CourseError(message)
         print("note: " + message, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def _offline() -> Iterator[None]:
+    """Nothing here is looked up on the Hub. Afterwards as before: what is started later, such as the lab, has
+    this process's environment, and a learner may want to download something."""
+    before = os.environ.get("HF_HUB_OFFLINE")
+    os.environ.setdefault("HF_HUB_OFFLINE", "1")
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["HF_HUB_OFFLINE"]
 
 
 def _adapt_tokenizer(path: Path) -> None:

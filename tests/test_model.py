@@ -404,3 +404,15 @@ def test_importing_the_module_costs_nothing():
         "import sys; import helpers.model; sys.exit('torch' in sys.modules or 'transformers' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], cwd=REPO).returncode == 0
+
+
+def test_what_keeps_the_conversion_offline_does_not_outlive_it(monkeypatch):
+    """The lab may be started by the same process: a learner in it must be able to download."""
+    monkeypatch.delenv("HF_HUB_OFFLINE", raising=False)
+    with model._offline():
+        assert os.environ["HF_HUB_OFFLINE"] == "1"
+    assert "HF_HUB_OFFLINE" not in os.environ
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    with model._offline():
+        assert os.environ["HF_HUB_OFFLINE"] == "0", "what somebody set is theirs"
+    assert os.environ["HF_HUB_OFFLINE"] == "0"

@@ -1,0 +1,171 @@
+"""A download that is killed in the middle, on purpose, and what the next run has to fetch.
+
+The download runs in a process of its own, from the practice hub, which holds back the rest of one file. Then
+the process is killed outright (SIGKILL: like a power cut, or a memory that is full; no program can prepare
+for it).
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from helpers import hub, hub_cache, hub_client, hub_fetch, practice_repository
+from helpers.hub_listing import Listing
+from helpers.practice_hub import PracticeHub
+from helpers.settings import REPO, CourseError
+
+COURSE = "hub.download"
+CLIENT = "snapshot_download"
+WITHIN_S = 60.0  # starting Python and importing takes a few seconds; a busy machine needs more
+
+
+@dataclass(frozen=True)
+class Broken:
+    """What a killed download left behind.
+
+    Attributes:
+        way: :data:`COURSE` or :data:`CLIENT`.
+        sent_bytes: what the hub had sent it.
+        whole_bytes: of that, in files that are whole.
+        part_bytes: of that, in files that are not.
+    """
+
+    way: str
+    sent_bytes: int
+    whole_bytes: int
+    part_bytes: int
+
+
+def break_off(
+    practice: PracticeHub,
+    cache: Path,
+    *,
+    way: str = COURSE,
+    file: str = practice_repository.SHARDS[-1],
+    after_bytes: int = 2_000_000,
+) -> Broken:
+    """Begin a download of the practice repository into an empty folder, and kill it in the middle of a file.
+
+    Args:
+        practice: the hub.
+        cache: a cache folder.
+        way: who downloads: :data:`COURSE` or :data:`CLIENT`.
+        file: the file in whose middle it is killed; all others are whole by then.
+        after_bytes: how much of it has come.
+
+    Raises:
+        CourseError: the download ended or hung before it got there.
+    """
+    of = hub.listing(practice.repo, None, endpoint=practice.endpoint)
+    practice.forget()
+    practice.fail("pause", file=file, after_bytes=after_bytes)
+    environment = {name: value for name, value in os.environ.items() if name != hub_client.OFFLINE_VARIABLE}
+    environment |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
+    child = subprocess.Popen(
+        [sys.executable, "-m", "helpers.hub_drill", way, practice.endpoint, str(cache)],
+        cwd=REPO,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wanted = after_bytes if way == COURSE else 0  # the client keeps its first 10 MiB in memory
+        if not _comes_to_it(child, of, cache, file, wanted, practice):
+            child.kill()
+            said = (child.communicate()[1] or "").strip().splitlines()
+            raise CourseError(
+                "The practice download ended before it could be broken off"
+                f" ({said[-1] if said else 'it said nothing'}).\nRun this cell again."
+            )
+    finally:
+        child.kill()
+        child.communicate()
+        practice.mend()
+    whole = sum(row["bytes"] for row in of.files.to_dict("records") if hub_cache.is_there(of, row, cache))
+    part = int(hub_cache.unfinished(of.repo, cache)["bytes"].sum())
+    return Broken(way, practice.sent_bytes(), whole, part)
+
+
+def _comes_to_it(
+    child: subprocess.Popen, of: Listing, cache: Path, file: str, wanted: int, practice: PracticeHub
+) -> bool:
+    """Wait until the file is held back, what was sent of it is on the disk, and all others are whole."""
+    deadline = time.monotonic() + WITHIN_S
+    rows = of.files.set_index("file", drop=False)
+    others = rows.drop(index=file).to_dict("records")
+    blobs = hub_cache.repo_folder(of.repo, cache) / "blobs"
+    while time.monotonic() < deadline and child.poll() is None:
+        have = hub_fetch.part_bytes(blobs, rows.loc[file, "checksum"], int(rows.loc[file, "bytes"]))
+        held = practice.paused.wait(0.02) and have >= wanted
+        if held and all(hub_cache.is_there(of, row, cache) for row in others):
+            return True
+        time.sleep(0.02)  # a foreign process's files tell nobody when they change
+    return False
+
+
+def second_run(practice: PracticeHub, cache: Path, way: str = COURSE) -> int:
+    """Run the download again, in this process, and return how many bytes the hub sent for it."""
+    practice.forget()
+    run(way, practice.endpoint, cache)
+    return practice.sent_bytes()
+
+
+def run(way: str, endpoint: str, cache: Path) -> None:
+    """Download the practice repository in one of the two ways."""
+    if way == COURSE:
+        hub.download(
+            practice_repository.REPO,
+            None,
+            yes=True,
+            endpoint=endpoint,
+            cache=cache,
+            progress=lambda done, total: None,
+        )
+        return
+    with hub_client.allowed(endpoint):
+        hub_client.library().snapshot_download(
+            practice_repository.REPO,
+            endpoint=endpoint,
+            token=False,
+            cache_dir=cache,
+            tqdm_class=hub_client.quiet_bar(),
+        )
+
+
+def compare(practice: PracticeHub, folder: Path) -> pd.DataFrame:
+    """Break both ways off at the same place and let both finish.
+
+    Args:
+        practice: the hub.
+        folder: a folder for two caches, which must not be there yet.
+
+    Returns:
+        One row a way and part: ``way``; ``part``: ``whole files kept``, ``part of a file kept``, ``fetched by
+        the second run``; ``bytes``; ``origin``; ``n``, the number of runs.
+    """
+    rows = []
+    for way in (CLIENT, COURSE):
+        cache = folder / way
+        total = hub.listing(practice.repo, None, endpoint=practice.endpoint).bytes
+        broken = break_off(practice, cache, way=way)
+        fetched = second_run(practice, cache, way)
+        kept = {
+            "whole files kept": broken.whole_bytes,
+            "part of a file kept": total - broken.whole_bytes - fetched,
+            "fetched by the second run": fetched,
+        }
+        rows += [(way, part, count, "measured", 1) for part, count in kept.items()]
+    return pd.DataFrame(rows, columns=["way", "part", "bytes", "origin", "n"])
+
+
+if __name__ == "__main__":
+    run(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

@@ -48,9 +48,11 @@ bench: setup-dev ## how exact is our timer, beside two other tools
 lock: setup-dev ## resolve the pinned files under requirements/ anew
 	@requirements/lock.sh
 
-record: setup-dev ## record the runs under data/runs anew (about five minutes; quiet machine, please)
+record: setup-dev ## record the runs under data/runs anew (about ten minutes; quiet machine, please)
 	@$(VENV) -m helpers.opinions
-	@for lesson in 00_start_here 05_measure_ttft; do \
+	@for lesson in 00_start_here 04_serve_with_vllm 05_measure_ttft; do \
+	  $(VENV) -m helpers.engine stop; \
 	  PHONELLM_RECORD=$$lesson PHONELLM_CHECK=strict $(VENV) -m nbconvert --to notebook --execute \
 	    --log-level WARN --output-dir workspace/runs/lessons notebooks/solutions/$$lesson.ipynb && \
 	  $(VENV) -m helpers.recorded finish $$lesson --replace || exit 1; done
+	@$(VENV) -m helpers.drills keep && $(VENV) -m helpers.tiny

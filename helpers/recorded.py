@@ -37,6 +37,7 @@ from helpers.conditions import cleaned, cleaner, conditions
 from helpers.origins import validate
 from helpers.run_file import Page, Run, as_json, load, load_conditions, save, write_whole
 from helpers.settings import DATA, WORKSPACE, CourseError, Server
+from helpers.stream_errors import shown
 from helpers.streaming import Timeline
 
 __all__ = [
@@ -68,7 +69,8 @@ class _Recorder:
 
     def __init__(self, path: Path, lesson: str, server: Server) -> None:
         about = conditions(server, lesson)
-        self.path, self.clean = path, cleaner(server)
+        self.path, self.clean, self.server = path, cleaner(server), server
+        self.label = server.name or shown(server.base_url)  # as streaming labels its timelines
         self.start_ns = time.perf_counter_ns()
         self.lock = threading.Lock()
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -80,11 +82,12 @@ class _Recorder:
             self.file.write(as_json(cleaned(entry, self.clean)) + "\n")
 
     def timeline(self, timeline: Timeline) -> None:
-        if timeline.origin == "measured":  # a replayed answer is no new measurement
+        # A replayed answer is no new measurement; and what another server answered is not this run's.
+        if timeline.origin == "measured" and timeline.server == self.label:
             self.write({"timeline": _moved(timeline, -self.start_ns).to_dict()})
 
     def page(self, server: Server, path: str, text: str) -> None:
-        if server.origin == "measured":
+        if server.origin == "measured" and server.base_url == self.server.base_url:
             self.write({"page": [path, text, time.perf_counter_ns() - self.start_ns]})
 
     def listen(self) -> None:

@@ -1,4 +1,4 @@
-"""Where no vLLM can run: both lessons, solved, on recorded runs, and every number says so."""
+"""Where no vLLM can run: the lessons that talk to a server, solved, on recorded runs; every number says so."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def replay(tmp_path, monkeypatch):
     subprocess.run([sys.executable, "-m", "helpers.engine", "stop"], cwd=REPO, check=True)
 
 
-@pytest.mark.parametrize("name", ["00_start_here", "05_measure_ttft"])
+@pytest.mark.parametrize("name", ["00_start_here", "04_serve_with_vllm", "05_measure_ttft"])
 def test_a_lesson_runs_on_recorded_runs(name, replay):
     notebook = nbformat.read(REPO / "notebooks" / "solutions" / f"{name}.ipynb", 4)
     NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=str(replay))

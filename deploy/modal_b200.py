@@ -8,9 +8,10 @@ Requests need a proxy token (made in Modal's dashboard), sent as the headers Mod
 checks them before the server sees anything. The server itself asks for no key.
 
 What it costs: Modal's list price of a B200 was 6.2496 US dollars an hour in August 2026 (PhoneLLM's card),
-and 1.5 times that in a region of your choice. You pay from a container's start until it has been idle for
-SCALEDOWN_SECONDS. With no container running a request is answered 503 until one is up, which takes minutes:
-for callers keep one running (min_containers=1), and pay for its idle hours.
+1.5 times that in a broad region of your choice and 1.75 times in a narrow one (Modal's guide to regions). You
+pay from a container's start until it has been idle for SCALEDOWN_SECONDS. With no container running a request
+is answered 503 until one is up, which takes minutes: for callers keep one running (min_containers=1), and pay
+for its idle hours.
 """
 
 import subprocess

@@ -67,6 +67,10 @@ routed_scaling_factor mlp_bias num_nextn_predict_layers
 """
 USED = frozenset(_USED.split())
 
+LARGEST = 10**9  # no size in a config comes near it; above it arithmetic with floats would break down
+MOST_LAYERS = 10_000
+MOST_BYTES = 2**24  # a config has some kilobytes; a checkpoint given by mistake has gigabytes
+
 # If on, the formulas of this course would not hold.
 HAS_TO_BE_OFF = {
     "attention_bias": "transformers and vLLM build the attention of this family without biases",
@@ -137,8 +141,8 @@ class _Fields:
 
     def number(self, field_name: str) -> int:
         value = self._value(field_name)
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise self._wrong(field_name, value, "a whole number above 0")
+        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST:
+            raise self._wrong(field_name, value, f"a whole number above 0, and at most {LARGEST:,}")
         return value
 
     def flag(self, field_name: str) -> bool:
@@ -157,6 +161,8 @@ class _Fields:
         value = self._value(field_name)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self._wrong(field_name, value, "a number")
+        if not abs(value) <= LARGEST:  # nor NaN, which is no number although Python's JSON lets it through
+            raise self._wrong(field_name, value, "a number that can be counted with")
         return float(value)
 
     def maybe(self, field_name: str) -> Any:
@@ -207,7 +213,7 @@ class _Fields:
 
     def _wrong(self, field_name: str, value: object, wanted: str) -> CourseError:
         return CourseError(
-            f"The config of {self.name} has {field_name} = {value!r}, and that has to be {wanted}. "
+            f"The config of {self.name} has {field_name} = {_short(value)}, and that has to be {wanted}. "
             f"Put in the value that the model's own config.json has."
         )
 
@@ -215,22 +221,23 @@ class _Fields:
 def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
     if isinstance(source, Mapping):
         return source, str(source.get("_name_or_path") or "this model")
-    if isinstance(source, str) and source.lstrip().startswith("{"):
+    if not isinstance(source, str | Path):
+        raise CourseError(
+            f"A config cannot be read from a {type(source).__name__}. Give the path of a config.json, its text, "
+            f"or a dictionary; architecture.examples() lists the ones that come with the course."
+        )
+    if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
         text, name = source, "this model"
     else:
-        path = Path(source)
-        path = path / "config.json" if path.is_dir() else path
-        name = path.resolve().parent.name if path.name == "config.json" else path.stem
-        try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CourseError(
-                f"{path} could not be read ({error}). Give the path of a config.json, or its folder; "
-                f"architecture.examples() lists the ones that come with the course."
-            ) from error
+        text, name = _read_file(source)
     try:
-        raw = json.loads(text)
-    except json.JSONDecodeError as error:
+        raw = json.loads(text.lstrip("\ufeff"), object_pairs_hook=_once)
+    except _Twice as error:
+        raise CourseError(
+            f"The config of {name} has the field {error.args[0]!r} twice, with two values. Copy the file again, "
+            f"or delete the wrong one."
+        ) from error
+    except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all measure
         raise CourseError(
             f"The config of {name} is not valid JSON ({error}). Copy the file again, whole."
         ) from error
@@ -241,6 +248,50 @@ def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], st
     return raw, name
 
 
+def _read_file(source: str | Path) -> tuple[str, str]:
+    """A file's text, and the name to call its model by."""
+    shown = str(source) if len(str(source)) <= 200 else f"{str(source)[:200]}…"
+    try:
+        path = Path(source).expanduser()
+        path = path / "config.json" if path.is_dir() else path
+        shown = str(path)
+        name = path.resolve().parent.name if path.name == "config.json" else path.stem
+        if path.exists() and not path.is_file():
+            raise OSError("not a file")
+        if path.stat().st_size > MOST_BYTES:
+            raise OSError(f"{path.stat().st_size:,} bytes are too many for a config")
+        return path.read_text(encoding="utf-8-sig"), name
+    except (OSError, ValueError, RuntimeError) as error:  # a name may be too long, or no name at all
+        why = getattr(error, "strerror", None) or str(error)
+        raise CourseError(
+            f"{shown} could not be read ({why}). Give the path of a config.json, or its folder; "
+            f"architecture.examples() lists the ones that come with the course."
+        ) from error
+
+
+class _Twice(ValueError):
+    """A field that stands twice in one object, with two values."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON whose fields do not contradict each other; Python would quietly take the last."""
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found and found[name] != value:
+            raise _Twice(name)
+        found[name] = value
+    return found
+
+
+def _short(value: object) -> str:
+    """A value for a message: a whole list would bury it."""
+    try:
+        text = repr(value)
+    except ValueError:  # an integer with more digits than Python writes
+        return "a number beyond all measure"
+    return text if len(text) <= 80 else f"{text[:80]}…"
+
+
 def _layers(fields: _Fields, pattern_field: str, list_field: str) -> tuple[str, ...] | None:
     """The layers, from either spelling or from both if they agree."""
     pattern, words = fields.maybe(pattern_field), fields.maybe(list_field)
@@ -248,13 +299,13 @@ def _layers(fields: _Fields, pattern_field: str, list_field: str) -> tuple[str, 
     for field_name, entries, kinds in ((pattern_field, pattern, LETTERS), (list_field, words, WORDS)):
         if entries is None:
             continue
-        if not isinstance(entries, str if kinds is LETTERS else list) or not entries:
+        if not isinstance(entries, str if kinds is LETTERS else list) or not 0 < len(entries) <= MOST_LAYERS:
             raise CourseError(
-                f"The config of {fields.name} has {field_name} = {entries!r}, and that has to be "
-                f"{'a string of letters' if kinds is LETTERS else 'a list of words'}."
+                f"The config of {fields.name} has {field_name} = {_short(entries)}, and that has to be "
+                f"{'a string of letters' if kinds is LETTERS else 'a list of words'}, one for each layer."
             )
         for place, entry in enumerate(entries):
-            if entry not in kinds:
+            if not isinstance(entry, str) or entry not in kinds:
                 raise CourseError(
                     f"The config of {fields.name} has {entry!r} in {field_name} at layer {place}. "
                     f"A layer is one of {', '.join(kinds)}. Correct that entry."

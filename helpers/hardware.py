@@ -8,6 +8,7 @@ Spark).
 from __future__ import annotations
 
 from functools import cache
+from numbers import Real
 
 import pandas as pd
 
@@ -29,6 +30,9 @@ COLUMNS = {
 # Compute capability from which on the tensor cores multiply a format. Source of the generations: NVIDIA's
 # table of CUDA GPUs, read 2026-12-01; 8.0 is Ampere, 8.9 Ada, 9.0 Hopper, 10.0 and above Blackwell.
 TENSOR_CORES_FROM = {"BF16": 8.0, "FP8": 8.9, "NVFP4": 10.0}
+
+
+MOST = 1e9  # no figure of a GPU comes near it
 
 
 @cache
@@ -92,17 +96,36 @@ def own(
         date: when you read it.
 
     Raises:
-        CourseError: memory or bandwidth is not above 0.
+        CourseError: memory or bandwidth is not above 0, or something else is no number.
     """
     for what, value in (("memory_gb", memory_gb), ("bandwidth_tb_s", bandwidth_tb_s)):
-        if not value > 0:
-            raise CourseError(f"{what} of {name} is {value!r}. It has to be above 0: see its data sheet.")
+        if not _counts(value) or not value > 0:
+            raise CourseError(
+                f"{what} of {name} is {value!r}. It has to be a number above 0: see its data sheet."
+            )
     if memory_gib is None:
         memory_gib = memory_gb * 1e9 / 2**30
+    elif not _counts(memory_gib) or not memory_gib > 0:
+        raise CourseError(
+            f"memory_gib of {name} is {memory_gib!r}. It has to be a number above 0: type nvidia-smi, which "
+            "says it in MiB; or leave it out."
+        )
+    unknown = {"bf16_tflops": bf16_tflops, "fp8_tflops": fp8_tflops, "fp4_tflops": fp4_tflops}
+    unknown |= {"power_w": power_w, "compute_capability": compute_capability}
+    for what, value in unknown.items():
+        if value is not None and not _counts(value) and value == value:  # NaN: not known, as None is
+            raise CourseError(f"{what} of {name} is {value!r}. It has to be a number, or None: not known.")
     values = (memory_gb, memory_gib, bandwidth_tb_s, bf16_tflops, fp8_tflops, fp4_tflops, power_w)
     row = dict(zip(COLUMNS.values(), (*values, compute_capability), strict=True))
     frame = pd.DataFrame([row], index=pd.Index([name], name="gpu")).astype(float)
     return validate(frame.assign(origin="published", source=source, date=date), used_by="hardware.own")
+
+
+def _counts(value: object) -> bool:
+    """Whether a value is a number that can be counted with."""
+    if isinstance(value, bool) or not isinstance(value, Real):
+        return False
+    return abs(value) < MOST
 
 
 def tensor_cores_know(compute_capability: float, fmt: str) -> bool | None:

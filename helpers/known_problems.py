@@ -26,6 +26,7 @@ from helpers.settings import DATA, CourseError, Server
 FINE, PROBLEM, UNKNOWN = "fine", "problem", "cannot tell"
 MARKS = ("<think>", "</think>")
 SMALL_MODEL = "smollm2-135m-instruct"  # helpers.model.NAME; a test holds the two together
+LONG_LINES = 90  # of prompts.rules: longer than a block of PhoneLLM's cache; a test holds it to that
 RIGHT_SHARE = 0.9  # a 30B model that works gets all of QUESTIONS; one slip is no broken kernel
 
 # (what is asked, words that must all be in the answer, in any case). Things that a model either computes or
@@ -221,10 +222,12 @@ def field_name(server: Server) -> Finding:
 def prefix_hits(server: Server) -> Finding:
     """Is a prompt that was seen before taken from the cache, and is the answer the same then?
 
-    A long prompt (about 1,300 tokens) and a short one (under 528), each new to the server, each sent twice.
+    A long prompt and a short one, each new to the server, each sent twice. Hits come in whole blocks, and a
+    block of PhoneLLM has 2,096 tokens (vLLM 0.27.1, mode align, KV cache in BF16: so many tokens of KV cache
+    take up as much as one Mamba state). The long prompt has about 2,700.
     """
     hits, changed = [], []
-    for label, lines in (("long", 40), ("short", 8)):
+    for label, lines in (("long", LONG_LINES), ("short", 8)):
         prompt = f"{prompts.call_id()}\n{prompts.rules(lines)}\n\nHow many days may a return take by rule 3?"
         first, again = (_ask(server, prompt, max_tokens=24) for _ in range(2))
         if again.cached_tokens is None:
@@ -245,7 +248,10 @@ def prefix_hits(server: Server) -> Finding:
         )
     if not hits[0][2]:
         return _about(server, "prefix-cache-off")(
-            PROBLEM, saw, "no hit at all: start it with --enable-prefix-caching and --mamba-cache-mode align"
+            PROBLEM,
+            saw,
+            "no hit at all: start it with --enable-prefix-caching and --mamba-cache-mode align; if it has "
+            "both, its blocks may be longer than the prompt (its log: Setting attention block size to)",
         )
     if not hits[1][2]:
         return _about(server, "short-prompt-no-hit")(

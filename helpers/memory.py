@@ -15,7 +15,7 @@ FP8
 NVFP4
     half a byte for each weight of an expert or a dense MLP; sixteen weights share a scale of one byte, and a
     matrix one more in four. Attention, Mamba and ``lm_head`` stay in BF16, as the makers of PhoneLLM's NVFP4
-    checkpoint say (model card of phonellm-alpha-1-nvfp4, read in a public digest, 2026-11).
+    checkpoint say (card of phonellm-alpha-1-nvfp4, read in a public digest, 2026-09).
 
 The published checkpoint is smaller than that: :func:`against_published` says by how much. So this is a model
 of the file, not the file. For another model, NVFP4 means here the same choice of tensors.

@@ -14,25 +14,32 @@ from __future__ import annotations
 import argparse
 import contextlib
 import csv
+import errno
 import importlib.metadata
 import importlib.util
+import math
 import os
+import shlex
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-from helpers import engine, recipes
+from helpers import engine, recipes, supervisor
 from helpers.processes import stopped_at_the_end
 from helpers.recipes import HOST, PORT, Recipe
 from helpers.settings import API_KEY_VARIABLE, BASE_URL_VARIABLE, CourseError, workspace
 
 SMI_FIELDS = ("name", "memory.total", "compute_cap", "driver_version")
+SMI_TIMEOUT_S = 30
 SPARE_BYTES = 5e9  # disk beside the weights, for logs and compiled kernels
+LAST_PORT = 65535
+GIVE_UP = 3  # the Ctrl-C after which a server is no longer waited for
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -59,14 +66,17 @@ def gpus() -> list[Gpu]:
         return []
     query = ["nvidia-smi", f"--query-gpu={','.join(SMI_FIELDS)}", "--format=csv,noheader,nounits"]
     try:
-        done = subprocess.run(query, capture_output=True, text=True, timeout=30, check=True)
+        done = subprocess.run(query, capture_output=True, timeout=SMI_TIMEOUT_S, check=True)
     except (OSError, subprocess.SubprocessError):
         return []
     found = []
-    for row in csv.reader(done.stdout.splitlines(), skipinitialspace=True):
+    # Whatever it prints: a driver that is broken prints anything.
+    lines = done.stdout.decode("utf-8", errors="replace").replace("\0", "").splitlines()
+    for row in csv.reader(lines, skipinitialspace=True):
         with contextlib.suppress(ValueError):  # a line that is no GPU, such as a warning
             name, memory_mib, capability, driver = row
-            found.append(Gpu(name, float(memory_mib) / 1024, capability, driver))
+            if math.isfinite(memory_gib := float(memory_mib) / 1024):
+                found.append(Gpu(name, memory_gib, capability, driver))
     return found
 
 
@@ -151,7 +161,9 @@ def _version_of(package: str, program: str) -> str | None:
         return None
     ask = f"import importlib.metadata as m; print(m.version({package!r}))"
     try:
-        done = subprocess.run([str(python), "-c", ask], capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            [str(python), "-c", ask], capture_output=True, text=True, errors="replace", timeout=60
+        )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip() or None if done.returncode == 0 else None
@@ -200,12 +212,19 @@ def _memory_lacks() -> str | None:
 
 
 def _port_lacks(host: str, port: int) -> str | None:
-    with socket.socket() as probe:
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    except (OSError, UnicodeError) as error:
+        return f"Host: {host} is no address ({error}). HOST={HOST} is this machine, HOST=0.0.0.0 every address."
+    with socket.socket(family, kind) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((host, port))
+            probe.bind(address)
         except OSError as error:
-            return f"Port: {host}:{port} cannot be had ({error.strerror}). Give another one: PORT={port + 1}"
+            if error.errno == errno.EADDRNOTAVAIL:
+                return f"Host: {host} is not an address of this machine ({error.strerror}). Try HOST={HOST}."
+            other = port + 1 if port < LAST_PORT else PORT
+            return f"Port: {host}:{port} cannot be had ({error.strerror}). Give another one: PORT={other}"
     return None
 
 
@@ -244,6 +263,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     if options.port and not options.port.isdecimal():
         parser.error(f"PORT={options.port} is no number")
     options.port = int(options.port or PORT)
+    if not 1 <= options.port <= LAST_PORT:
+        parser.error(f"PORT={options.port} is no port: those go from 1 to {LAST_PORT}")
     options.dry = options.dry not in ("", "0", "no")
     return options
 
@@ -302,32 +323,53 @@ def run(words: list[str], environment: dict[str, str] | None = None) -> int:
     """Run a server in the foreground until it ends or Ctrl-C comes; its exit status as a shell gives it.
 
     Ctrl-C, a polite end of this process and a closed terminal are passed on to the server, which gets time to
-    finish; a third Ctrl-C gives up on that. In the end its whole process group is ended, so that no worker
-    keeps the GPU's memory.
+    finish; a third Ctrl-C gives up on that, and any further one changes nothing. In the end its whole process
+    group is ended, so that no worker keeps the GPU's memory. Where this process is killed outright, Linux asks
+    the server to end.
+
+    Raises:
+        CourseError: the program cannot be started.
     """
     inherited = {name: value for name, value in os.environ.items() if name != API_KEY_VARIABLE}
-    child = subprocess.Popen(words, env=inherited | (environment or {}), start_new_session=True)
-    passed = 0
+    own = {"preexec_fn": supervisor.die_with_parent} if sys.platform == "linux" else {}
+    child: subprocess.Popen[bytes] | None = None
+    came: list[int] = []
 
     def pass_on(number: int, frame: object) -> None:
-        nonlocal passed
-        passed += 1
-        if passed > 2:
-            raise KeyboardInterrupt
+        # Nothing is raised here: an exception would come out anywhere, also in the middle of cleaning up.
+        came.append(number)
         # To the server alone, not to its group: it ends its own workers, and in the order that it needs.
-        child.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
+        if child is not None and len(came) < GIVE_UP:
+            child.send_signal(signal.SIGTERM if number == signal.SIGHUP else number)
 
+    # Before the server starts, so that no signal comes between.
     before = {number: signal.signal(number, pass_on) for number in STOPPING}
     try:
+        try:
+            child = subprocess.Popen(words, env=inherited | (environment or {}), start_new_session=True, **own)
+        except OSError as error:
+            raise CourseError(
+                f"{words[0]} could not be started ({error}).\n"
+                f"It is broken, or made for another machine; type: {shlex.quote(words[0])} --version"
+            ) from error
+        if came:
+            child.terminate()
         with stopped_at_the_end(child):
-            try:
-                code = child.wait()
-            except KeyboardInterrupt:
-                code = -signal.SIGKILL
+            while (code := _ended(child)) is None and len(came) < GIVE_UP:
+                pass
+            code = -signal.SIGKILL if code is None else code
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
     return code if code >= 0 else 128 - code
+
+
+def _ended(child: subprocess.Popen[bytes]) -> int | None:
+    """The exit status, or None if it still runs after a moment."""
+    try:
+        return child.wait(0.2)
+    except subprocess.TimeoutExpired:
+        return None
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Where no vLLM can run: the lessons that talk to a server, solved, on recorded runs; every number says so."""
+"""Where no vLLM can run: the lessons that talk to a server, solved, on recorded runs; each number says so."""
 
 from __future__ import annotations
 

@@ -8,9 +8,9 @@ import re
 import pytest
 from fakeserver import DONE, ROLE, Script, chunk, event, serve, tool_call, usage_chunk
 
-from helpers import api, known_problems, model
+from helpers import api, architecture, known_problems, memory, model, prompts, published
 from helpers.known_problems import FINE, PROBLEM, QUESTIONS, UNKNOWN
-from helpers.settings import Server
+from helpers.settings import REPO, Server
 
 
 def thinks(body: dict) -> bool:
@@ -176,16 +176,50 @@ def cache(hits, other_answer=False):
     [
         (cache(lambda tokens: tokens // 16 * 16), FINE, "short-prompt-no-hit"),
         (cache(lambda tokens: tokens // 528 * 528), PROBLEM, "short-prompt-no-hit"),
+        (cache(lambda tokens: tokens // 2096 * 2096), PROBLEM, "short-prompt-no-hit"),
         (cache(lambda tokens: 0), PROBLEM, "prefix-cache-off"),
         (cache(lambda tokens: tokens // 16 * 16, other_answer=True), PROBLEM, "mamba-cache-all-nan"),
         (cache(None), UNKNOWN, "short-prompt-no-hit"),
     ],
-    ids=["works", "mamba blocks", "off", "garbage", "not reported"],
+    ids=["works", "mamba blocks", "PhoneLLM's blocks", "off", "garbage", "not reported"],
 )
 def test_the_prefix_cache(script, verdict, problem):
     with serve(script) as server:
         found = known_problems.prefix_hits(server.as_server())
     assert (found.verdict, found.problem) == (verdict, problem)
+
+
+def block_tokens(kv_dtype: str) -> int:
+    """Tokens of a block of PhoneLLM's prefix cache in mode align: as many, in steps of 16, as take up one
+    Mamba layer's state. Source: vllm 0.27.1, platforms/interface.py, "Setting attention block size to"."""
+    arch = architecture.phonellm()
+    state = memory.mamba_state_bytes(arch) // arch.layers.count("mamba")
+    token = memory.kv_bytes_per_token(arch, kv_dtype) // arch.layers.count("attention")
+    return -(-state // (16 * token)) * 16
+
+
+def test_the_long_prompt_fills_a_block_of_phonellms_cache():
+    """A shorter one would have no hit on a server whose cache works, and the test would call it off."""
+    block = block_tokens("bfloat16")
+    assert block == published.value("vllm.mamba_block")  # its sister's, whose shape is the same
+    assert len(prompts.rules(known_problems.LONG_LINES)) / 4 > block  # no tokenizer makes fewer of this text
+    row = known_problems.table().loc["short-prompt-no-hit", "problem"]
+    assert f"{block:,} for PhoneLLM with a BF16 KV cache" in row
+    assert block_tokens("fp8") / block == pytest.approx(2, rel=0.01)  # "about twice"
+
+
+def test_the_list_names_no_variable_that_the_pinned_vllm_lacks():
+    """Unless it says so."""
+    envs = pytest.importorskip("vllm.envs")
+    for name, row in known_problems.table().iterrows():
+        for variable in re.findall(r"VLLM_[A-Z0-9_]+", " ".join(row)):
+            gone = f"{variable}=1, which 0.27.1 no longer knows" in row["what_to_do"]
+            assert (variable in envs.environment_variables) != gone, f"{name}: {variable}"
+
+
+def test_the_flashinfer_of_the_list_is_the_pinned_one():
+    [pinned] = re.findall(r"(?m)^flashinfer-python==(\S+)", (REPO / "requirements" / "gpu.txt").read_text())
+    assert f"comes with {pinned}" in known_problems.table().loc["flashinfer-nan", "affects"]
 
 
 # --- sampling, tools, the queue -----------------------------------------------------------------------------

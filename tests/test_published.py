@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
-from helpers import published
-from helpers.settings import CourseError
+from helpers import published, recipes
+from helpers.settings import DATA, CourseError
 
 
 def test_every_row_says_who_when_and_under_which_conditions():
@@ -18,6 +19,21 @@ def test_every_row_says_who_when_and_under_which_conditions():
     assert (frame.loc[ours, "origin"] == "modelled").all()
     assert frame["date"].str.match(r"20\d\d(-\d\d(-\d\d)?)?$").all()
     assert frame.index.is_unique
+
+
+def test_a_source_has_one_name_and_one_date():
+    """In all lists. And of the NVFP4 weights' card nobody here has read more than a digest."""
+    lists = [
+        pd.read_csv(DATA / name, dtype={"date": str}) for name in ("hub/files.csv", "hub/repositories.csv")
+    ]
+    rows = pd.concat([published.table().reset_index(), *lists])[["source", "date"]].drop_duplicates()
+    assert not rows["source"].duplicated().any(), rows[rows["source"].duplicated(keep=False)]
+    cards = rows[
+        rows["source"].str.contains("card of the NVFP4|nvfp4.*card|repository's model card", case=False)
+    ]
+    assert len(cards) == 1
+    assert "digest" in cards["source"].iloc[0]
+    assert recipes.sources()["nvfp4-card"].endswith(cards["date"].iloc[0])
 
 
 def test_parameters_of_phonellm_follow_from_its_shapes():

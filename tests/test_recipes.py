@@ -189,3 +189,18 @@ def test_numbers_in_the_reasons_are_the_published_ones():
     assert f"{bf16:.2f} points" in kv.why
     assert f"{fp8:.2f};" in kv.why
     assert f"about {published.value('serve.nvfp4_kv_bf16_cost'):.0f} % fewer" in kv.why
+
+
+def test_a_flag_that_its_source_does_not_have_is_said_to_be_ours_too():
+    """The L40S author limits requests at the endpoint, not in vLLM; SGLang's cookbook turns thinking off in
+    each request; Pipecat's card says to turn it off, and the L40S author has the flag that does it."""
+    cards = recipes.sources()
+
+    def source(name: str, flag: str) -> str:
+        return next(one.source for one in recipes.load(name).flags if one.name == flag)
+
+    assert cards["course"] in source("l40s-fp8", "--max-num-seqs")
+    assert cards["course"] in source("sglang-b200", "--default-chat-template-kwargs")
+    for name in VLLM:
+        if name != "embedded":
+            assert cards["l40s"] in source(name, "--default-chat-template-kwargs")

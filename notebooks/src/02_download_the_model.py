@@ -469,7 +469,7 @@ practice.stop()
 # less than a third of that, and was made for GPUs that compute in four bits, such as the B200. Lesson 03 counts what
 # fits where. With no such GPU at hand you need neither: the course goes on with its small model.
 #
-# First the small files, a few MB. This cell shows a plan and fetches nothing:
+# First the small files, less than 20 MB. This cell shows a plan and fetches nothing:
 
 # %% name="small-files"
 SMALL = ["*.json", "*.jinja", "*.txt", "*.py", "*.md", "LICENSE*"]

@@ -77,12 +77,14 @@ class Child:
         port: where it listens, or was to listen.
         words: the command.
         taken: somebody else listened at that port when it was started, and would answer for it.
+        guard: identity of the supervisor that looks after it.
     """
 
     folder: Path
     port: int
     words: tuple[str, ...]
     taken: bool = False
+    guard: str = ""
 
     @property
     def command(self) -> str:
@@ -129,7 +131,7 @@ class Child:
             CourseError: neither happened in time; it is stopped.
         """
         deadline = time.monotonic() + limit_s
-        while time.monotonic() < deadline and self._guarded():
+        while (guarded := self._guarded()) and time.monotonic() < deadline:
             code = self.exit_code()
             if code is not None:
                 return code
@@ -138,17 +140,23 @@ class Child:
                     return None
             time.sleep(0.2)
         self.stop()
+        if not guarded:
+            raise CourseError(
+                "A server that was started for a drill is gone, and did not say how it ended.\n"
+                f"Was its folder removed, {self.folder}? Run this cell again."
+            )
         raise CourseError(
             f"A server that was started for a drill did not get ready or end within {limit_s:.0f} s.\n"
             f"Is the machine very busy? Its log is {self.folder / 'server.log'}; then run this cell again."
         )
 
+    def lives(self) -> bool:
+        """Whether it is looked after, so it is starting or runs."""
+        return supervisor.runs(self.guard)
+
     def _guarded(self) -> bool:
-        """Whether its supervisor lives, is still starting, or has done its work."""
-        state = supervisor.read_state(self.folder) or {}
-        if "supervisor" not in state:
-            return time.time() - state.get("started", 0) < 30
-        return state.get("phase") == "ended" or supervisor.runs(str(state["supervisor"]))
+        """Whether its supervisor lives, or has done its work."""
+        return self.lives() or self.exit_code() is not None
 
     def kill_engine(self) -> None:
         """End the process that holds the model, outright, as the system does when memory runs out.
@@ -166,14 +174,13 @@ class Child:
         raise CourseError("The drill's server has no engine process (any more). Start it again.")
 
     def stop(self) -> None:
-        """End it, if it runs."""
-        state = supervisor.read_state(self.folder) or {}
-        guard, server = str(state.get("supervisor")), str(state.get("server"))
-        if supervisor.runs(guard):
+        """End it, if it runs, however short a while ago it was started."""
+        if self.lives():
             with contextlib.suppress(psutil.NoSuchProcess):
-                psutil.Process(int(guard.split("-")[0])).terminate()
-            supervisor.wait_for([guard], 3 * supervisor.POLITE_SECONDS)
-        for name in (server, guard):
+                psutil.Process(int(self.guard.split("-")[0])).terminate()
+            supervisor.wait_for([self.guard], 3 * supervisor.POLITE_SECONDS)
+        state = supervisor.read_state(self.folder) or {}
+        for name in (str(state.get("server")), self.guard):
             if supervisor.runs(name):
                 supervisor.end(int(name.split("-")[0]))
 
@@ -202,10 +209,9 @@ def start(name: str, changes: Changes) -> Child:
     environment |= {flag.name: flag.value or "" for flag in wanted.environment}
     folder = _new_folder(name)
     (folder / "users").mkdir()
-    (folder / "users" / str(supervisor.identity(os.getpid()))).touch()
     supervisor.write_state(folder, {"port": port, "command": words, "started": time.time()})
     with (folder / "supervisor.log").open("wb") as errors:
-        subprocess.Popen(
+        guard = subprocess.Popen(
             [sys.executable, "-m", "helpers.supervisor", str(folder), str(GRACE_SECONDS), "--", *words],
             cwd=REPO,
             env=environment,
@@ -214,7 +220,9 @@ def start(name: str, changes: Changes) -> Child:
             stderr=errors,
             start_new_session=True,
         )
-    return Child(folder, port, tuple(words), taken)
+    # Only now: where this is broken off before, nobody uses what was started, and it ends by itself.
+    (folder / "users" / str(supervisor.identity(os.getpid()))).touch()
+    return Child(folder, port, tuple(words), taken, supervisor.identity(guard.pid) or "")
 
 
 def _new_folder(name: str) -> Path:

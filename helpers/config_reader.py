@@ -68,7 +68,7 @@ routed_scaling_factor mlp_bias num_nextn_predict_layers
 USED = frozenset(_USED.split())
 
 LARGEST = 10**9  # no size in a config comes near it; above it arithmetic with floats would break down
-MOST_LAYERS = 10_000
+MOST_LAYERS = 1_000
 MOST_BYTES = 2**24  # a config has some kilobytes; a checkpoint given by mistake has gigabytes
 
 # If on, the formulas of this course would not hold.
@@ -223,8 +223,8 @@ def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], st
         return source, str(source.get("_name_or_path") or "this model")
     if not isinstance(source, str | Path):
         raise CourseError(
-            f"A config cannot be read from a {type(source).__name__}. Give the path of a config.json, its text, "
-            f"or a dictionary; architecture.examples() lists the ones that come with the course."
+            f"A config cannot be read from a {type(source).__name__}. Give the path of a config.json, its "
+            f"text, or a dictionary; architecture.examples() lists the ones that come with the course."
         )
     if isinstance(source, str) and source.lstrip("\ufeff \t\r\n").startswith(("{", "[")):
         text, name = source, "this model"
@@ -234,8 +234,8 @@ def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], st
         raw = json.loads(text.lstrip("\ufeff"), object_pairs_hook=_once)
     except _Twice as error:
         raise CourseError(
-            f"The config of {name} has the field {error.args[0]!r} twice, with two values. Copy the file again, "
-            f"or delete the wrong one."
+            f"The config of {name} has the field {error.args[0]!r} twice, with two values. Copy the file "
+            f"again, or delete the wrong one."
         ) from error
     except (ValueError, RecursionError) as error:  # also numbers and nesting beyond all measure
         raise CourseError(
@@ -251,6 +251,11 @@ def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], st
 def _read_file(source: str | Path) -> tuple[str, str]:
     """A file's text, and the name to call its model by."""
     shown = str(source) if len(str(source)) <= 200 else f"{str(source)[:200]}…"
+    if str(source).startswith(("http://", "https://")):
+        raise CourseError(
+            f"{shown} is an address in the web, and this reads files only. Save the config.json (lesson 02 "
+            f"fetches one file of a repository) and give its path, or paste its text."
+        )
     try:
         path = Path(source).expanduser()
         path = path / "config.json" if path.is_dir() else path

@@ -79,6 +79,21 @@ def modal() -> dict[str, Any]:
     return found
 
 
+def _read(file: str, reader: Callable[[], dict[str, Any]], *keys: str) -> dict[str, Any]:
+    """What a reader finds in a file, or a message that names the file."""
+    try:
+        found = reader()
+        missing = [key for key in keys if key not in found]
+    except Exception as error:  # each format has errors of its own
+        raise CourseError(
+            f"deploy/{file} could not be read ({type(error).__name__}: {error}). Mend it, or take it "
+            "from git."
+        ) from error
+    if missing:
+        raise CourseError(f"deploy/{file} has no {', '.join(missing)}. Mend it, or take it from git.")
+    return found
+
+
 def _script(text: str, folder: str) -> list[str]:
     """The words of a shell script's last command, with the folder's variables filled in."""
     words = shlex.split(text.replace("\\\n", " ").strip().splitlines()[-1])
@@ -86,10 +101,16 @@ def _script(text: str, folder: str) -> list[str]:
 
 
 def differences() -> list[str]:
-    """Where the files and the recipe disagree, a line each; empty if nowhere."""
+    """Where the files and the recipe disagree, a line each; empty if nowhere.
+
+    Raises:
+        CourseError: a file is missing, broken, or lacks a part.
+    """
     recipe = recipes.load(PROFILE)
-    task, constants, services = skypilot(), modal(), compose()["services"]
-    docker = container()
+    task = _read("skypilot-b200.yaml", skypilot, "setup", "run", "resources")
+    constants = _read("modal_b200.py", modal, "COMMAND", "FETCH")
+    services = _read("compose.yaml", lambda: compose()["services"], "weights", "phonellm")
+    docker = _read("Dockerfile", container, "FROM", "ENTRYPOINT", "CMD")
     download = _script(task["setup"], MODELS)
     pairs: list[tuple[str, Any, Any]] = [
         ("Dockerfile, command", [*docker["ENTRYPOINT"], *docker["CMD"]], expected()),
@@ -175,8 +196,9 @@ def tool_checks(say: Callable[[str], None] = print) -> list[str]:
 
 def main() -> int:
     """Print what is wrong; the exit status is 1 if anything is."""
-    found = differences()
+    found: list[str] = []
     try:
+        found += differences()
         found += tool_checks()
     except CourseError as error:
         found.append(str(error))

@@ -10,6 +10,7 @@ makes the recorded drills, ``data/runs/04-drills.json``, of it.
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import json
 import sys
@@ -181,14 +182,18 @@ class Session:
 
         Raises:
             ConnectionError: nobody listens at its port yet.
+            CourseError: it has ended.
         """
         if self._child is None:
             self._looked += 1
             if self._looked < 3:  # ours was refused, too; the wait itself is not replayed
                 raise ConnectionRefusedError(_recorded()["session"]["refused"])
             return True
-        if self._child.exit_code() is not None:
-            raise CourseError(f"The second server has ended. Its log: {self._child.folder / 'server.log'}")
+        if not self._child.lives():
+            raise CourseError(
+                f"The second server has ended. Its log: {self._child.folder / 'server.log'}\n"
+                "Run the cell that starts it, the one that waits for it, and then this one again."
+            )
         try:
             now = self._child.answers()
         except ConnectionError as error:
@@ -210,19 +215,40 @@ class Session:
         Args:
             name: under which the answer is kept; the same again gives the next of that name.
             request: see :func:`helpers.streaming.chat_request`.
+
+        Raises:
+            CourseError: no good answer came.
         """
         number = self._asked[name] = self._asked.get(name, 0) + 1
         if self._child is None:
             plain = _recorded()["session"]["timelines"][name]
             return Timeline.from_dict(plain[(number - 1) % len(plain)])
         reply = streaming.ask(self._server, request)
+        if reply.error is not None:
+            with contextlib.suppress(ConnectionError):
+                self.ready()  # says so if it has ended
+            raise CourseError(
+                f"The second server gave no answer. {reply.error.message}\n"
+                "If it is not ready yet: run the cell that waits for it, then this one again."
+            )
         self._kept["timelines"].setdefault(name, []).append(reply.to_dict())
         return reply
 
     def kill_in_midstream(self, request: Request) -> Broken:
-        """Ask for a long answer and, when some of it is there, end the process that holds the model."""
+        """Ask for a long answer and, when some of it is there, end the process that holds the model.
+
+        Raises:
+            CourseError: it is not ready, or has ended.
+        """
         if self._child is None:
             return Broken(**_recorded()["session"]["broken"])
+        ready = False
+        with contextlib.suppress(ConnectionError):
+            ready = self.ready()
+        if not ready:
+            raise CourseError(
+                "The second server is not ready yet.\nRun the cell that waits for it, then this one again."
+            )
         text, chunks, error, status = [], 0, "none", 0
         client = sdk.client(self._server)
         create = client.chat.completions.with_raw_response.create
@@ -273,25 +299,30 @@ _open: list[Session] = []
 
 @dataclass(frozen=True)
 class StartLog:
-    """The log of an engine's start: its ``text``, the seconds before its first stamp (``before_s``) and its
-    ``origin``."""
+    """The log of an engine's start: its ``text``, the seconds before its first stamp (``before_s``), its
+    ``origin`` and which ``server`` it is of, for legends."""
 
     text: str = field(repr=False)
     before_s: float
     origin: str
+    server: str
 
 
 def engine_log(server: Server) -> StartLog:
     """The log of the server that the lesson talks to, if the course started it; else a recorded one."""
-    if server.origin == "recorded" or not _ours(server):
+    text = None
+    if server.origin != "recorded" and _ours(server):
+        with contextlib.suppress(OSError):
+            text = engine.log_path().read_text(encoding="utf-8", errors="replace")
+    if text is None:
         plain = _recorded()["engine"]
         print(_says_recorded("this server's log is not on this machine"))
-        return StartLog("\n".join(plain["log"]), plain["before_s"], "recorded")
-    text = engine.log_path().read_text(encoding="utf-8", errors="replace")
+        whose = _recorded()["conditions"]["server"]["name"]
+        return StartLog("\n".join(plain["log"]), plain["before_s"], "recorded", whose)
     state = supervisor.read_state(engine.EMBEDDED.folder) or {}
     before_s = _before(text, state.get("started"))
     _note("engine", {"log": text.splitlines(), "before_s": before_s})
-    return StartLog(text, before_s, "measured")
+    return StartLog(text, before_s, "measured", server.name)
 
 
 def _before(text: str, started: float | None) -> float:
@@ -329,14 +360,22 @@ def _plain_outcome(outcome: Outcome) -> dict[str, Any]:
 
 
 def _note(part: str, found: dict[str, Any]) -> None:
-    """Add to what this workspace's last drills brought. Starts are kept side by side, by name."""
-    path = workspace("drills", "last.json")
-    try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        kept = {}
+    """Add to what this workspace's last drills brought, if it can be. Starts are kept side by side, by
+    name."""
+    kept: dict[str, Any] = {}
+    with contextlib.suppress(OSError, ValueError, CourseError):
+        kept = _last()
     kept[part] = kept.get(part, {}) | found if part == "starts" else found
-    write_whole(path, (json.dumps(kept, indent=1) + "\n").encode())
+    with contextlib.suppress(OSError, CourseError):  # it is for recording; a lesson goes on without
+        write_whole(workspace("drills", "last.json"), (json.dumps(kept, indent=1) + "\n").encode())
+
+
+def _last() -> dict[str, Any]:
+    """What the last drills brought, part by part. Raises OSError or ValueError if there is none to read."""
+    kept = json.loads(workspace("drills", "last.json").read_text(encoding="utf-8"))
+    if not (isinstance(kept, dict) and all(isinstance(part, dict) for part in kept.values())):
+        raise ValueError("last.json is not what the drills write")
+    return kept
 
 
 def keep() -> list[str]:
@@ -347,7 +386,7 @@ def keep() -> list[str]:
     """
     path = workspace("drills", "last.json")
     try:
-        kept = json.loads(path.read_text(encoding="utf-8"))
+        kept = _last()
     except (OSError, ValueError) as error:
         raise CourseError(f"There are no drills to keep ({error}). Run lesson 04 first.") from error
     missing = [part for part in ("engine", "starts", "session") if part not in kept]

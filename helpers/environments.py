@@ -18,10 +18,12 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
+from helpers.bootstrap import TORCH_CPU_INDEX, TORCH_PIN
 from helpers.processes import last_lines, stopped_at_the_end
 from helpers.settings import REPO, CourseError, workspace
 
 Say = Callable[[str], None]
+TORCH = REPO / "requirements" / TORCH_PIN
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,8 @@ class Environment:
         disk_mb: room it takes when done, about, MB.
         python: oldest and newest Python (major, minor) its packages support.
         systems: values of ``sys.platform`` it is pinned for.
+        torch: PyTorch's CPU build goes in first, by the course's own pin; the package index has the one with
+            CUDA only, which is several GB.
     """
 
     name: str
@@ -43,9 +47,11 @@ class Environment:
     disk_mb: int
     python: tuple[tuple[int, int], tuple[int, int]] = ((3, 11), (3, 14))
     systems: tuple[str, ...] = ("linux",)
+    torch: bool = False
 
 
 AIPERF = Environment("aiperf", REPO / "requirements" / "aiperf.txt", 140, 900, python=((3, 11), (3, 13)))
+GUIDELLM = Environment("guidellm", REPO / "requirements" / "guidellm.txt", 79, 1250, torch=True)
 
 
 def environment(spec: Environment, *, say: Say = print) -> Path:
@@ -101,7 +107,8 @@ def _supported(spec: Environment) -> None:
 
 
 def _fingerprint(spec: Environment) -> str:
-    pins = hashlib.sha256(spec.requirements.read_bytes()).hexdigest()
+    files = (spec.requirements, TORCH) if spec.torch else (spec.requirements,)
+    pins = hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()
     return f"{pins} python {sys.version_info[0]}.{sys.version_info[1]}"
 
 
@@ -126,21 +133,29 @@ def _locked(path: Path, name: str, say: Say) -> Iterator[None]:
 
 def _install(spec: Environment, folder: Path, python: Path, say: Say) -> None:
     log = folder.with_suffix(".log")
+    quiet = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
+    pip = (str(python), "-m", "pip", "install", "--require-hashes", "--no-deps", *quiet)
+    steps: list[tuple[tuple[str, ...], ...]] = [((sys.executable, "-m", "venv", str(folder)),)]
+    if spec.torch:  # as the course's own: from where pip looks, or else from PyTorch's index
+        elsewhere = ("--index-url", TORCH_CPU_INDEX, "--retries", "1", "--timeout", "30")
+        steps.append(((*pip, "-r", str(TORCH)), (*pip, *elsewhere, "-r", str(TORCH))))
+    steps.append(((*pip, "-r", str(spec.requirements)),))
     with log.open("w") as file:
-        quiet = ("--no-input", "--disable-pip-version-check", "--progress-bar", "off")
-        install = (str(python), "-m", "pip", "install", "--require-hashes", "--no-deps", *quiet)
-        for argv in ((sys.executable, "-m", "venv", str(folder)), (*install, "-r", str(spec.requirements))):
-            child = subprocess.Popen(
-                argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
-            )
-            with stopped_at_the_end(child):
-                code = _follow(child, file, spec, say)
-            if code != 0:
+        for ways in steps:
+            if not any(_done(argv, file, spec, say) for argv in ways):
                 raise CourseError(
                     f"The environment for {spec.name} could not be made. pip's last words:\n"
                     f"{last_lines(log)}\nThe whole of it is in {log}. "
                     f"If it could not reach the network, run this again when it can."
                 )
+
+
+def _done(argv: tuple[str, ...], log: Any, spec: Environment, say: Say) -> bool:
+    child = subprocess.Popen(
+        argv, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+    )
+    with stopped_at_the_end(child):
+        return _follow(child, log, spec, say) == 0
 
 
 def _follow(child: subprocess.Popen[str], log: Any, spec: Environment, say: Say) -> int:

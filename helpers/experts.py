@@ -11,6 +11,7 @@ holds.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import overload
 
@@ -53,7 +54,7 @@ def expected_distinct(
     """
     _check_choice(experts, per_token)
     tokens = np.asarray(list(batch) if isinstance(batch, Iterable) else batch, dtype=float)
-    if (tokens < 0).any():
+    if not (tokens >= 0).all():  # so written, NaN is refused too
         raise CourseError("A batch cannot have fewer than 0 tokens.")
     distinct = experts * (1 - (1 - per_token / experts) ** tokens)
     return distinct if distinct.ndim else float(distinct)
@@ -162,8 +163,10 @@ def bytes_per_step(
         ``origin`` (modelled).
 
     Raises:
-        CourseError: a batch is negative.
+        CourseError: a batch is negative, or the bytes of a weight are not above 0.
     """
+    if not 0 < bytes_per_weight < math.inf:
+        raise CourseError(f"bytes_per_weight is {bytes_per_weight!r}. It has to be above 0, as 2 for BF16.")
     several = isinstance(batch, Iterable)
     frame = pd.DataFrame({"batch": list(batch) if several else [batch]})
     sizes = frame["batch"].to_numpy(dtype=float)

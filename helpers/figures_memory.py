@@ -39,7 +39,7 @@ def request_memory(frame: pd.DataFrame, *, title: str = "", theme: str = "light"
             ax.plot(tokens, kv / MIB, marker="o", ms=4.5, **line | {"color": colours.blue})
             ax.plot(tokens, mamba / MIB, marker="s", ms=4.5, **line | {"color": colours.green})
             ax.plot(tokens, (kv + mamba) / MIB, **line | {"color": colours.ink, "lw": 2.4})
-            keys.append(drawing.line_key(group, colours))
+            keys.append(drawing.line_key(group, colours, colour=colours.ink))
             words += [
                 f"{n:,.0f} tokens: KV {a / MIB:,.1f} MiB, Mamba {b / MIB:,.1f} MiB ({group.origin})."
                 for n, a, b in zip(tokens, kv, mamba, strict=True)

@@ -15,7 +15,7 @@ def startup_phases(frame: pd.DataFrame, *, title: str = "", theme: str = "light"
 
     Args:
         frame: one row a phase, in order: ``phase``, ``from_s``, ``to_s``, ``process`` (which of the server's
-            processes told its end), ``origin`` and optionally ``server``. See
+            processes told its end), ``origin`` and optionally ``server`` and ``n`` (of starts). See
             :func:`helpers.server_log.startup`.
         title: headline.
         theme: ``light`` or ``dark``.

@@ -98,11 +98,12 @@ def own(
     Raises:
         CourseError: memory or bandwidth is not above 0, or something else is no number.
     """
-    for what, value in (("memory_gb", memory_gb), ("bandwidth_tb_s", bandwidth_tb_s)):
+    for what, value in (
+        ("memory in GB (memory_gb)", memory_gb),
+        ("bandwidth in TB/s (bandwidth_tb_s)", bandwidth_tb_s),
+    ):
         if not _counts(value) or not value > 0:
-            raise CourseError(
-                f"{what} of {name} is {value!r}. It has to be a number above 0: see its data sheet."
-            )
+            raise CourseError(f"{what} of {name} is {value!r}. It has to be above 0: see its data sheet.")
     if memory_gib is None:
         memory_gib = memory_gb * 1e9 / 2**30
     elif not _counts(memory_gib) or not memory_gib > 0:

@@ -114,7 +114,9 @@ def download(
         CourseError: no room on the disk, or another program fetches the same file.
     """
     of = listing(repo, revision, endpoint=endpoint, token=token)
-    planned = plan(of, allow=allow, ignore=ignore, mbit_per_s=mbit_per_s, cache=cache)
+    folder = Path(cache) if cache else cache_folder()
+    with hub_errors.explained(of.repo, of.revision, folder=folder):
+        planned = plan(of, allow=allow, ignore=ignore, mbit_per_s=mbit_per_s, cache=folder)
     if not yes:
         _show(planned, allow, ignore)
         return None

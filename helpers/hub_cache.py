@@ -181,10 +181,11 @@ def find(repo: str, filename: str, revision: str | None = None, cache: Path | No
         [cache] if cache else [hub_client.cache_folder(), Path.home() / ".cache" / "huggingface" / "hub"]
     )
     for folder in dict.fromkeys(folders):
-        for commit in _commits(repo, revision, folder):
-            path = snapshot(repo, commit, folder) / filename
-            if path.is_file() and _whole(path, repo, commit, filename, folder):
-                return path
+        with suppress(OSError, ValueError):  # a folder that may not be looked into, a name that is none
+            for commit in _commits(repo, revision, folder):
+                path = snapshot(repo, commit, folder) / filename
+                if path.is_file() and _whole(path, repo, commit, filename, folder):
+                    return path
     return None
 
 

@@ -21,7 +21,9 @@ from helpers.settings import CourseError, workspace
 
 ENDPOINT = "https://huggingface.co"
 CACHE_VARIABLES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME")
-OFFLINE_VARIABLE = "HF_HUB_OFFLINE"
+OFFLINE_VARIABLES = ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE")  # the client looks at both
+LOCAL = ("127.0.0.1", "localhost", "::1")
+TREE_TIMEOUT_S = 20.0  # the client itself sets none for a list of files
 PROBE_S = 4.0  # how long a lesson waits for the Hub before it goes on without
 
 
@@ -32,6 +34,7 @@ def library() -> ModuleType:
         CourseError: it is not installed.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
+    _past_the_proxy()
     try:
         http()
         import huggingface_hub.errors
@@ -44,6 +47,14 @@ def library() -> ModuleType:
     # Somebody may have imported it before us, and with it the setting.
     huggingface_hub.constants.HF_HUB_DISABLE_TELEMETRY = True
     return huggingface_hub
+
+
+def _past_the_proxy() -> None:
+    """Keep this machine's own addresses off any proxy that is set: from elsewhere they cannot be reached."""
+    for name in ("NO_PROXY", "no_proxy"):
+        listed = [one.strip() for one in os.environ.get(name, "").split(",") if one.strip()]
+        if listed != ["*"]:
+            os.environ[name] = ",".join(dict.fromkeys([*listed, *LOCAL]))
 
 
 def http() -> ModuleType:
@@ -70,7 +81,10 @@ def cache_folder() -> Path:
 
 def is_local(address: str) -> bool:
     """Whether an address is on this machine, as the practice hub's is."""
-    return urlsplit(address).hostname in ("127.0.0.1", "localhost", "::1")
+    try:
+        return urlsplit(address).hostname in LOCAL
+    except ValueError:  # no address at all
+        return False
 
 
 def token_for(address: str, token: str | bool | None) -> str | bool | None:
@@ -81,7 +95,16 @@ def token_for(address: str, token: str | bool | None) -> str | bool | None:
 
 def switched_off() -> bool:
     """Whether the learner told the client to stay off the network (``HF_HUB_OFFLINE``)."""
-    return os.environ.get(OFFLINE_VARIABLE, "").strip().upper() in ("1", "ON", "YES", "TRUE")
+    return any(_is_on(name) for name in OFFLINE_VARIABLES)
+
+
+def offline_variable() -> str:
+    """The variable that tells the client to stay off the network."""
+    return next((name for name in OFFLINE_VARIABLES if _is_on(name)), OFFLINE_VARIABLES[0])
+
+
+def _is_on(name: str) -> bool:
+    return os.environ.get(name, "").strip().upper() in ("1", "ON", "YES", "TRUE")
 
 
 @contextmanager

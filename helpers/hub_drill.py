@@ -8,6 +8,7 @@ for it).
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -51,7 +52,9 @@ def break_off(
     file: str = practice_repository.SHARDS[-1],
     after_bytes: int = 2_000_000,
 ) -> Broken:
-    """Begin a download of the practice repository into an empty folder, and kill it in the middle of a file.
+    """Begin a download of the practice repository, and kill it in the middle of a file.
+
+    What an earlier run left of that repository in the folder is deleted first, so a cell can be run again.
 
     Args:
         practice: the hub.
@@ -64,9 +67,12 @@ def break_off(
         CourseError: the download ended or hung before it got there.
     """
     of = hub.listing(practice.repo, None, endpoint=practice.endpoint)
+    shutil.rmtree(hub_cache.repo_folder(of.repo, cache), ignore_errors=True)
     practice.forget()
     practice.fail("pause", file=file, after_bytes=after_bytes)
-    environment = {name: value for name, value in os.environ.items() if name != hub_client.OFFLINE_VARIABLE}
+    environment = {
+        name: value for name, value in os.environ.items() if name not in hub_client.OFFLINE_VARIABLES
+    }
     environment |= {"HF_HUB_DISABLE_TELEMETRY": "1", "HF_HUB_DISABLE_PROGRESS_BARS": "1"}
     child = subprocess.Popen(
         [sys.executable, "-m", "helpers.hub_drill", way, practice.endpoint, str(cache)],
@@ -79,17 +85,16 @@ def break_off(
     )
     try:
         wanted = after_bytes if way == COURSE else 0  # the client keeps its first 10 MiB in memory
-        if not _comes_to_it(child, of, cache, file, wanted, practice):
-            child.kill()
-            said = (child.communicate()[1] or "").strip().splitlines()
-            raise CourseError(
-                "The practice download ended before it could be broken off"
-                f" ({said[-1] if said else 'it said nothing'}).\nRun this cell again."
-            )
+        came = _comes_to_it(child, of, cache, file, wanted, practice)
     finally:
         child.kill()
-        child.communicate()
+        said = (child.communicate()[1] or "").strip().splitlines()
         practice.mend()
+    if not came:
+        raise CourseError(
+            "The practice download ended before it could be broken off"
+            f" ({said[-1] if said else 'it said nothing'}).\nRun this cell again."
+        )
     whole = sum(row["bytes"] for row in of.files.to_dict("records") if hub_cache.is_there(of, row, cache))
     part = int(hub_cache.unfinished(of.repo, cache)["bytes"].sum())
     return Broken(way, practice.sent_bytes(), whole, part)
@@ -146,7 +151,7 @@ def compare(practice: PracticeHub, folder: Path) -> pd.DataFrame:
 
     Args:
         practice: the hub.
-        folder: a folder for two caches, which must not be there yet.
+        folder: a folder for two caches.
 
     Returns:
         One row a way and part: ``way``; ``part``: ``whole files kept``, ``part of a file kept``, ``fetched by

@@ -15,6 +15,14 @@ from helpers.settings import CourseError
 
 AGAIN = "Nothing that was fetched is lost: run the same cell again and it goes on where it stopped."
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+LOGIN_PAGE = (
+    "Often it is the page of a network that wants a login, or of a proxy: open any page in a browser and see."
+)
+UNUSABLE = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS),  # not ours to write in
+    *(errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOENT, errno.ENAMETOOLONG, errno.ELOOP),  # no folder
+    *(errno.EIO, errno.ESTALE),  # a disk that fails, or has been pulled out
+)
 
 
 class HubError(CourseError):
@@ -111,12 +119,59 @@ def explain(
             return disk_full(folder, missing_bytes)
         if isinstance(cause, errors.OfflineModeIsEnabled):
             return _switched_off()
+        if isinstance(cause, errors.HFValidationError):
+            return NotThere(
+                f"{_short(repo)} is no name of a repository: the Hub's are of the form owner/name.\n"
+                "Copy it from the repository's page."
+            )
+        if isinstance(cause, OSError) and cause.errno in UNUSABLE:
+            return unusable(folder, cause)
+        if isinstance(cause, http.RequestError | http.InvalidURL) and not isinstance(
+            cause, http.TransportError
+        ):
+            return not_a_hub(cause)
+        if isinstance(cause, UnicodeEncodeError):
+            return NotAllowed(
+                "The token, or the name, has a letter that cannot be sent to the Hub.\n"
+                "Copy the token again (hf auth login, or the variable HF_TOKEN): it is letters, digits and _."
+            )
+        if isinstance(cause, ImportError) and "socks" in str(cause).lower():
+            return NoNetwork(
+                "A SOCKS proxy is set (as by ALL_PROXY), and the Hub's client lacks the package for it.\n"
+                "Type in a terminal: .venv/bin/python -m pip install socksio; or: unset ALL_PROXY all_proxy. "
+                "Then restart the kernel."
+            )
         if isinstance(cause, http.TransportError):
             return NoNetwork(
                 f"The Hub did not answer, or the connection broke off ({type(cause).__name__}: {cause}).\n"
                 f"Check the network. {AGAIN}"
             )
+    # The client says this when the answers lack what each of the Hub's has, and nothing above was the cause.
+    if isinstance(error, errors.LocalEntryNotFoundError | errors.FileMetadataError):
+        return not_a_hub(error)
     return None
+
+
+def unusable(folder: Path, error: OSError) -> HubError:
+    """A folder that files cannot be written to."""
+    return HubError(
+        f"Files cannot be kept in {folder} ({error}).\n"
+        "Make that folder yours to write in, or set HF_HOME to another one and restart the kernel. What was "
+        "there before is untouched."
+    )
+
+
+def not_a_hub(error: Exception) -> HubError:
+    """Something answered, and not as the Hub does."""
+    return HubError(
+        f"Something answered, and it is not the Hub ({type(error).__name__}: {_short(str(error))}).\n"
+        f"{LOGIN_PAGE} If HF_ENDPOINT is set, check it. {AGAIN}"
+    )
+
+
+def _short(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 200 else f"{text[:200]}…"
 
 
 def no_network(address: str) -> NoNetwork:
@@ -129,7 +184,7 @@ def no_network(address: str) -> NoNetwork:
 
 
 def _switched_off() -> NoNetwork:
-    name = hub_client.OFFLINE_VARIABLE
+    name = hub_client.offline_variable()
     return NoNetwork(
         f"The client was told to stay off the network ({name} is set), so nothing was asked.\n"
         f"Type in a terminal: unset {name}; then start the lab again."

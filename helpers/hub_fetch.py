@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -46,6 +46,10 @@ class Wanted:
     bytes: int
     sha256: str
     url: str
+
+
+class NotTheFile(hub_errors.HubError):
+    """The store sent something, and it is not the file or not the rest of it."""
 
 
 class Stopped(Exception):
@@ -95,6 +99,8 @@ def fetch(
     Raises:
         Stopped: ``stop`` was set.
         hub_errors.WrongChecksum: it came wrong twice. The broken part is deleted, nothing else.
+        NotTheFile: the store keeps sending something else, such as the page of a network that wants a login.
+            The part stays as it is.
         hub_errors.TooManyRequests: the hub asks for a longer wait than :data:`LONGEST_WAIT_S`.
         CourseError: another process is fetching the same file.
         Exception: what the client raises; see :mod:`helpers.hub_errors`.
@@ -157,10 +163,14 @@ def _fill(
     failures = 0
     # Unbuffered, so that what has come is on its way to the disk when the process is killed.
     with open(part, "ab", buffering=0) as file:
+        if _length(file) > wanted.bytes:  # nothing that we wrote: it counted as whole and is worth nothing
+            file.truncate(0)
+            came(-wanted.bytes)
         while (have := _length(file)) < wanted.bytes:
             try:
                 _get_rest(wanted, file, have, headers, came, stop)
-            except (http.TransportError, errors.HfHubHTTPError) as error:
+                failures = 0
+            except (http.TransportError, errors.HfHubHTTPError, NotTheFile) as error:
                 failures = 1 if _length(file) > have else failures + 1
                 pause_s = wait_s * 2 ** (failures - 1)
                 status = getattr(getattr(error, "response", None), "status_code", None)
@@ -172,10 +182,6 @@ def _fill(
                     raise
                 if stop.wait(pause_s):
                     raise Stopped from error
-        if _length(file) > wanted.bytes:  # the file on the Hub is another one than the part was begun for
-            file.truncate(0)
-            came(-have)
-            raise OSError(f"{wanted.file}: more came than its length")
 
 
 def _get_rest(
@@ -193,14 +199,45 @@ def _get_rest(
     ask = headers | {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
     with get_session().stream("GET", wanted.url, headers=ask, timeout=10) as response:
         hf_raise_for_status(response)
+        _check_answer(wanted, have, response.status_code, response.headers)
         if have and response.status_code != 206:  # the server sends all of it anyway
             file.truncate(0)
             came(-have)
         for piece in response.iter_raw():
+            if (length := _length(file)) + len(piece) > wanted.bytes:
+                begun_at = have if response.status_code == 206 else 0
+                file.truncate(
+                    begun_at
+                )  # what came before the end of the file is as doubtful as what came after
+                came(begun_at - length)
+                raise _something_else(wanted, f"more than {wanted.bytes:,} bytes")
             _write(file, piece)
             came(len(piece))
             if stop.is_set():
                 raise Stopped
+    if (length := _length(file)) < wanted.bytes:  # an end, and no error: it never said how much it would send
+        raise _something_else(wanted, f"an end after {length:,} of {wanted.bytes:,} bytes")
+
+
+def _check_answer(wanted: Wanted, have: int, status: int, headers: Mapping[str, str]) -> None:
+    """Before a byte is written, and before the part is touched: can this answer be the file, or the rest?"""
+    kind = headers.get("Content-Type", "no type")
+    if status not in (200, 206):
+        raise _something_else(wanted, f"the status {status}")
+    due = wanted.bytes - (have if status == 206 else 0)
+    length = headers.get("Content-Length", "")
+    if length.isdecimal() and int(length) != due:
+        raise _something_else(wanted, f"{int(length):,} bytes ({kind}) in place of {due:,}")
+    if headers.get("Content-Encoding", "identity") != "identity":
+        raise _something_else(wanted, f"a packed file ({headers['Content-Encoding']})")
+    if status == 206 and not headers.get("Content-Range", f"bytes {have}-").startswith(f"bytes {have}-"):
+        raise _something_else(wanted, f"another piece ({headers['Content-Range']})")
+
+
+def _something_else(wanted: Wanted, what: str) -> NotTheFile:
+    return NotTheFile(
+        f"What came for {wanted.file} is not that file: {what}.\n{hub_errors.LOGIN_PAGE} {hub_errors.AGAIN}"
+    )
 
 
 def _length(file: BinaryIO) -> int:

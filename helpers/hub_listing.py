@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Sequence
+import queue
+import re
+import threading
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pandas as pd
 
@@ -77,12 +81,20 @@ def listing(
     explained = hub_errors.explained(repo, revision, folder=hub_client.cache_folder())
     with hub_client.allowed(address), explained:
         # The first question has a timeout and is not repeated, so that a dead network shows soon.
-        info = api.model_info(repo, revision=revision, timeout=10)
-        entries = [
-            entry
-            for entry in api.list_repo_tree(repo, recursive=True, revision=info.sha)
-            if isinstance(entry, library.hf_api.RepoFile)
-        ]
+        try:
+            info = api.model_info(repo, revision=revision, timeout=10)
+            entries = [
+                entry
+                for entry in _within(api.list_repo_tree(repo, recursive=True, revision=info.sha))
+                if isinstance(entry, library.hf_api.RepoFile)
+            ]
+            _check(info.sha, entries)
+        except library.errors.HFValidationError:
+            raise
+        except UnicodeError:
+            raise
+        except (ValueError, TypeError, LookupError, AttributeError) as error:  # a page of HTML, for one
+            raise hub_errors.not_a_hub(error) from error
     today = datetime.date.today().isoformat()
     rows = [
         {
@@ -100,6 +112,68 @@ def listing(
     ]
     files = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"files": "Int64", "bytes": "Int64"})
     return Listing(repo, info.sha, files, int(files["bytes"].sum()), len(files), live=True)
+
+
+def _within(entries: Iterable[Any]) -> Iterator[Any]:
+    """The entries of a listing, in a thread that is given up when the Hub falls silent: the client has no
+    timeout there, and a list may be cut into pages that never end."""
+    got: queue.Queue[tuple[str, Any]] = queue.Queue()
+    given_up = threading.Event()
+
+    def ask() -> None:
+        try:
+            for entry in entries:
+                got.put(("entry", entry))
+                if given_up.is_set():
+                    return
+            got.put(("end", None))
+        except Exception as error:
+            got.put(("error", error))
+
+    threading.Thread(target=ask, daemon=True).start()
+    try:
+        while True:
+            kind, value = got.get(timeout=hub_client.TREE_TIMEOUT_S)
+            if kind == "end":
+                return
+            if kind == "error":
+                raise value
+            yield value
+    except queue.Empty:
+        raise hub_errors.NoNetwork(
+            f"The Hub fell silent in the middle of its list of files ({hub_client.TREE_TIMEOUT_S:.0f} s).\n"
+            "Check the network, then run this cell again."
+        ) from None
+    finally:
+        given_up.set()
+
+
+def _check(commit: str, entries: Sequence[Any]) -> None:
+    """What the names of files and folders on this disk are made of. A hub that is not to be trusted could
+    otherwise have a file written, or deleted, anywhere.
+
+    Raises:
+        ValueError: a name, a length or a checksum is none.
+    """
+    if not _is_hash(commit, 40):
+        raise ValueError(f"no commit: {commit!r}")
+    for entry in entries:
+        name, lfs = entry.path, entry.lfs
+        parts = PurePosixPath(name).parts
+        outside = name.startswith("/") or ".." in parts or "\\" in name or "\0" in name or not parts
+        if outside or name != "/".join(parts):
+            raise ValueError(f"no name of a file in a repository: {name!r}")
+        length = lfs.size if lfs else entry.size
+        if isinstance(length, bool) or not isinstance(length, int) or length < 0:
+            raise ValueError(f"no length: {length!r} of {name}")
+        if not (_is_hash(lfs.sha256, 64) if lfs else _is_hash(entry.blob_id, 40)):
+            raise ValueError(f"no checksum of {name}")
+    if len({entry.path for entry in entries}) < len(entries):
+        raise ValueError("a file is listed twice")
+
+
+def _is_hash(text: object, digits: int) -> bool:
+    return isinstance(text, str) and re.fullmatch(rf"[0-9a-f]{{{digits}}}", text) is not None
 
 
 def recorded(repo: str = REPO) -> Listing:

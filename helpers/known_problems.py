@@ -27,6 +27,7 @@ FINE, PROBLEM, UNKNOWN = "fine", "problem", "cannot tell"
 MARKS = ("<think>", "</think>")
 SMALL_MODEL = "smollm2-135m-instruct"  # helpers.model.NAME; a test holds the two together
 LONG_LINES = 90  # of prompts.rules: longer than a block of PhoneLLM's cache; a test holds it to that
+NO_TEXT, NO_TEXT_MEANS = "no text in any reply", "is this the address of a chat server, and of its /v1?"
 RIGHT_SHARE = 0.9  # a 30B model that works gets all of QUESTIONS; one slip is no broken kernel
 
 # (what is asked, words that must all be in the answer, in any case). Things that a model either computes or
@@ -161,11 +162,12 @@ def think_leak(server: Server) -> Finding:
     """
     found = _about(server, "think-leak")
     seen: list[str] = []
-    thinks_by_default = False
+    thinks_by_default = said_something = False
     for asked, thinking in (("in the request", False), ("by the server's default", None)):
         for way in (True, False):
             got = _ask(server, prompts.HELLO, thinking=thinking, stream=way, max_tokens=24)
             how = f"{'streamed' if way else 'not streamed'}, off {asked}"
+            said_something |= bool(got.answer or got.reasoning)
             if any(mark in got.answer for mark in MARKS):
                 seen.append(f"{how}: the answer has {' and '.join(m for m in MARKS if m in got.answer)}")
             elif (got.reasoning and not got.answer) or got.answer_in_reasoning:
@@ -179,6 +181,8 @@ def think_leak(server: Server) -> Finding:
             "; ".join(seen),
             "stream, send enable_thinking false in each request, and try it with the plugin and without",
         )
+    if not said_something:
+        return found(UNKNOWN, NO_TEXT, NO_TEXT_MEANS)
     saw = "no mark in an answer, no answer in the reasoning field"
     if thinks_by_default:
         return found(
@@ -271,6 +275,8 @@ def temperature_default(server: Server) -> Finding:
     free = {_ask(server, question, temperature=None, max_tokens=24).answer for _ in range(4)}
     fixed = {_ask(server, question, max_tokens=24).answer for _ in range(4)}
     saw = f"{len(free)} different answers of 4 without temperature, {len(fixed)} of 4 with temperature 0"
+    if not any(free | fixed):
+        return found(UNKNOWN, NO_TEXT, NO_TEXT_MEANS)
     if len(fixed) > 1:
         return found(
             UNKNOWN, saw, "it varies even at temperature 0 (other requests in the same batch can do that)"
@@ -371,9 +377,10 @@ def _send(server: Server, request: streaming.Request) -> streaming.Timeline:
 
 def _delta(data: str) -> dict[str, Any]:
     try:
-        return json.loads(data)["choices"][0]["delta"] or {}
-    except (ValueError, LookupError, TypeError):
+        delta = json.loads(data)["choices"][0]["delta"]
+    except (ValueError, LookupError, TypeError, RecursionError):
         return {}
+    return delta if isinstance(delta, dict) else {}
 
 
 def _flat(text: str) -> str:

@@ -26,7 +26,7 @@ A server fits a little less than :func:`fits` says: vLLM hands out the cache in 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from math import floor, prod
+from math import floor, inf, prod
 
 import pandas as pd
 
@@ -211,9 +211,10 @@ def fits(
         raise CourseError(
             f"gpu_memory_utilization is {gpu_memory_utilization!r}; it is a share, such as 0.9."
         )
-    if overhead_gib < 0 or tokens < 1:
+    if not 0 <= overhead_gib < inf or not 1 <= tokens < inf:  # so written, NaN is refused too
         raise CourseError(
-            f"overhead_gib ({overhead_gib!r}) cannot be negative, nor tokens ({tokens!r}) below 1."
+            f"overhead_gib ({overhead_gib!r}) cannot be negative, nor tokens ({tokens!r}) below 1, and both "
+            "have to be numbers."
         )
     gpus = hardware.table() if gpus is None else gpus
     one_request = request_bytes(arch, tokens, kv_dtype=kv_dtype) / GIB
@@ -245,11 +246,10 @@ def fits(
 
 def _why(left: float, one_request: float, known: bool | None, fmt: str) -> str:
     if left < 0:
-        room = f"the weights are {-left:.1f} GiB too large"
-    elif left < one_request:
-        room = "the weights fit, a request beside them does not"
-    else:
-        room = f"{left:.1f} GiB for requests"
+        return f"the weights are {-left:.1f} GiB too large"
+    if left < one_request:
+        return "the weights fit, a request beside them does not"
+    room = f"{left:.1f} GiB for requests"
     if known is None:
         return f"{room}; whether the tensor cores know {fmt} is not known"
     if known:

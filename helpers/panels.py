@@ -227,19 +227,25 @@ class ConfigPanel(_Panel):
         self.upload.observe(self._uploaded, names="value")
         self.button.on_click(lambda _: self.read(self.text.value))
 
-    def read_example(self, name: str) -> None:
-        """Look at one of the course's own."""
+    def read_example(self, name: str | None) -> None:
+        """Look at one of the course's own; at nothing new for None, which is no choice."""
+        if name is None:
+            return
         self.arch = architecture.example(name)
         self._show()
 
-    def read(self, source: str) -> None:
-        """Look at the config at a path, or in a text. What is wrong with it is said in the panel."""
+    def read(self, source: str, *, name: str | None = None) -> None:
+        """Look at the config at a path, or in a text. What is wrong with it is said in the panel.
+
+        ``name``: what to call the model, if the source does not say.
+        """
         if not source.strip():
             return self._fail(
                 CourseError("Paste a config.json into the field, or type its path, then press Read it.")
             )
+        self.example.value = None  # so that each of ours, the last one too, can be chosen again
         try:
-            self.arch = architecture.read(source.strip())
+            self.arch = architecture.read(source.strip(), name=name)
         except CourseError as error:
             self.arch = None
             self.picture.clear_output()
@@ -249,7 +255,7 @@ class ConfigPanel(_Panel):
     def _uploaded(self, change: dict[str, Any]) -> None:
         for upload in change["new"]:
             try:
-                self.read(bytes(upload["content"]).decode("utf-8"))
+                self.read(bytes(upload["content"]).decode("utf-8"), name=upload["name"])
             except UnicodeDecodeError:
                 self._fail(CourseError(f"{upload['name']} is not text. Choose the model's config.json."))
 
@@ -262,10 +268,7 @@ class ConfigPanel(_Panel):
 
     def _static(self) -> tuple[str, str]:
         lines = summary(self.arch)
-        return (
-            f"<b>{cards.prose(self.arch.name)}</b>{_lines(lines)}",
-            f"{self.arch.name}\n{lines.to_string()}",
-        )
+        return _lines(lines), f"{self.arch.name}\n{lines.to_string()}"
 
 
 def own_gpu(arch: architecture.Architecture | None = None, *, start: str = "H100") -> GpuPanel:

@@ -100,7 +100,7 @@ class PracticeHub:
     def fail(
         self, name: str, *, times: int = 1, after_bytes: int = 0, wait_s: int = 60, file: str | None = None
     ) -> None:
-        """Switch a fault on.
+        """Switch a fault on. If it is on already for that file, it begins anew: a cell may be run twice.
 
         Args:
             name: one of :data:`FAULTS`.
@@ -114,13 +114,17 @@ class PracticeHub:
         """
         if name not in FAULTS:
             raise CourseError(f"The practice hub has no fault {name!r}. It has: {', '.join(FAULTS)}.")
+        others = [fault for fault in self._faults if (fault.name, fault.file) != (name, file)]
+        self._faults[:] = others
         self._faults.append(Fault(name, times, after_bytes, wait_s, file))
 
     def mend(self) -> None:
         """Switch all faults off, and let go what a ``pause`` holds."""
         self._faults.clear()
         self.paused.clear()
-        self._loop.call_soon_threadsafe(self._release.set)
+        if self._thread.is_alive():
+            with suppress(RuntimeError):  # it is just ending
+                self._loop.call_soon_threadsafe(self._release.set)
 
     def move_main(self) -> None:
         """Move the branch ``main`` from the older commit to the newer one, as an author does with a push."""

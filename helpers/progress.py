@@ -200,7 +200,7 @@ def show(lesson: str) -> None:
         mark, state = ("✓", "done") if row.passed else ("○", "not yet" if row.attempts else "open")
         tries = f"{row.attempts} {'try' if row.attempts == 1 else 'tries'}" if row.attempts else ""
         name = f"{row.exercise} {row.title}".strip()
-        rows.append((_mark(mark), cards.prose(name), state, tries))
+        rows.append((_mark(mark), cards.prose(name), _whole(state), _whole(tries)))
         plain.append(f"  {mark} {name}: {state}{', ' + tries if tries else ''}")
 
     course, plain_course = [], ["The course"]
@@ -231,6 +231,10 @@ def show(lesson: str) -> None:
 def _mark(mark: str) -> str:
     colour = cards.COLOURS["good"] if mark == "✓" else "inherit"
     return f'<span style="color: {colour}; font-weight: bold;">{mark}</span>'
+
+
+def _whole(words: str) -> str:
+    return f'<span style="white-space: nowrap;">{words}</span>'
 
 
 def _bar(share: float) -> str:

@@ -92,8 +92,9 @@ class Question:
         if self._widget is not None:
             return self._widget
         frame = f'<div style="{cards.FONT} line-height: 1.5; white-space: normal; %s">%s</div>'
+        labels = [option.text.replace("`", "") for option in self.options]  # radio buttons show no HTML
         radio = ipywidgets.RadioButtons(
-            options=[(option.text, number) for number, option in enumerate(self.options)],
+            options=[(label, number) for number, label in enumerate(labels)],
             value=None,  # nothing picked in advance
             layout=ipywidgets.Layout(width="auto", max_width="56em"),
         )
@@ -123,7 +124,7 @@ class Question:
 def ask(id: str, question: str, options: list[Option]) -> None:
     """Ask one question; what is picked is told why and recorded. ``id`` is like ``"05-q1"``.
 
-    Options stay in the order written. Text may have `code` in backticks (not in an option's own text). Raises
+    Options stay in the order written. Text may have `code` in backticks (radio buttons show it plain). Raises
     ValueError unless there are two or more options, exactly one of them right, each with its reason.
     """
     asked = Question(id, question, options)

@@ -215,7 +215,9 @@ def _port_lacks(host: str, port: int) -> str | None:
     try:
         family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
-        return f"Host: {host} is no address ({error}). HOST={HOST} is this machine, HOST=0.0.0.0 every address."
+        return (
+            f"Host: {host} is no address ({error}). HOST={HOST} is this machine, HOST=0.0.0.0 every address."
+        )
     with socket.socket(family, kind) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -324,7 +326,7 @@ def run(words: list[str], environment: dict[str, str] | None = None) -> int:
 
     Ctrl-C, a polite end of this process and a closed terminal are passed on to the server, which gets time to
     finish; a third Ctrl-C gives up on that, and any further one changes nothing. In the end its whole process
-    group is ended, so that no worker keeps the GPU's memory. Where this process is killed outright, Linux asks
+    group is ended, so that no worker keeps the GPU's memory. If this process is killed outright, Linux asks
     the server to end.
 
     Raises:
@@ -346,7 +348,9 @@ def run(words: list[str], environment: dict[str, str] | None = None) -> int:
     before = {number: signal.signal(number, pass_on) for number in STOPPING}
     try:
         try:
-            child = subprocess.Popen(words, env=inherited | (environment or {}), start_new_session=True, **own)
+            child = subprocess.Popen(
+                words, env=inherited | (environment or {}), start_new_session=True, **own
+            )
         except OSError as error:
             raise CourseError(
                 f"{words[0]} could not be started ({error}).\n"

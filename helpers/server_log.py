@@ -136,13 +136,17 @@ def explained(log: pd.DataFrame, *, width: int = 90) -> pd.DataFrame:
     )
 
 
-def startup(log: pd.DataFrame, *, before_s: float = 0.0, origin: str = "measured") -> pd.DataFrame:
-    """Where the time of a start went: ``phase``, ``from_s``, ``to_s``, ``process``, ``origin``, in order.
+def startup(
+    log: pd.DataFrame, *, before_s: float = 0.0, origin: str = "measured", server: str = ""
+) -> pd.DataFrame:
+    """Where the time of a start went: ``phase``, ``from_s``, ``to_s``, ``process``, ``origin``, ``server``
+    and ``n`` (1: it is one start), in order.
 
     Args:
         log: from :func:`frame`.
         before_s: seconds from the start of the process to the log's first line with a time, if known.
         origin: of the log, for the column.
+        server: label of the server whose start it was, for the column.
 
     A phase whose last line is not in the log is left out; its time is in the next one. The stamps are
     whole seconds.
@@ -155,7 +159,8 @@ def startup(log: pd.DataFrame, *, before_s: float = 0.0, origin: str = "measured
             at = max(at, begun)  # several processes write: a line may come a moment after a later one
             rows.append((phase, begun, at, hits["process"].iloc[0], origin))
             begun = at
-    return pd.DataFrame(rows, columns=["phase", "from_s", "to_s", "process", "origin"])
+    frame = pd.DataFrame(rows, columns=["phase", "from_s", "to_s", "process", "origin"])
+    return frame.assign(server=server, n=1)
 
 
 def cause(text: str) -> str | None:

@@ -25,21 +25,17 @@ from __future__ import annotations
 import importlib.util
 import json
 import math
-import os
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from helpers import stats
-from helpers.environments import AIPERF, Say, environment
-from helpers.processes import last_lines, stopped_at_the_end
-from helpers.settings import CourseError, Server, workspace
+from helpers import stats, tool_process
+from helpers.environments import Say
+from helpers.settings import CourseError, Server
 
 # ---------------------------------------------------------------------------------------------------------
 # One workload, two tools
@@ -161,11 +157,11 @@ def vllm_bench(
             "vllm bench serve comes with vLLM, which is not installed here. The lesson goes on with the "
             "recorded run of it; make lab installs vLLM where it can."
         )
-    folder = _run_folder("vllm-bench")
+    folder = tool_process.run_folder("vllm-bench")
     lines = []
     for number, workload in enumerate(workloads):
         prompts = folder / f"prompts-{number}.jsonl"
-        _write_lines(prompts, ({"prompt": prompt} for prompt in workload.prompts))
+        tool_process.write_lines(prompts, ({"prompt": prompt} for prompt in workload.prompts))
         body = workload.body() | {"max_completion_tokens": workload.max_tokens}
         argv = ["--backend", "openai-chat", "--endpoint", "/v1/chat/completions", "--model", server.model]
         argv += ["--base-url", server.base_url.removesuffix("/v1"), "--skip-tokenizer-init"]
@@ -175,14 +171,14 @@ def vllm_bench(
         argv += ["--save-result", "--save-detailed", "--disable-tqdm"]
         argv += ["--result-dir", str(folder), "--result-filename", f"result-{number}.json"]
         lines.append(json.dumps(argv))
-    environ = _environ(server) | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+    environ = tool_process.environ(server) | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     say(f"vllm bench serve: {_requests(workloads)}, after some seconds to import vLLM.")
-    _run([sys.executable, "-c", _VLLM_CHILD], folder, environ, timeout_s, "\n".join(lines) + "\n")
+    tool_process.run([sys.executable, "-c", _VLLM_CHILD], folder, environ, timeout_s, "\n".join(lines) + "\n")
     runs = []
     for number, workload in enumerate(workloads):
         result = folder / f"result-{number}.json"
         if not result.is_file():
-            raise _no_result("vllm bench serve", folder)
+            raise tool_process.no_result("vllm bench serve", folder)
         table = vllm_table(json.loads(result.read_text()), server, workload)
         runs.append(ToolRun("vllm bench serve", table, folder))
     return runs
@@ -220,20 +216,25 @@ def aiperf(server: Server, workload: Workload, *, say: Say = print, timeout_s: f
     Raises:
         CourseError: the environment could not be made, or aiperf stopped without a result.
     """
-    python = environment(AIPERF, say=say)
-    folder = _run_folder("aiperf")
-    config = folder / "config.yaml"
-    config.write_text(json.dumps(_aiperf_config(server, workload, folder), indent=1))  # JSON is YAML too
-    environ = _environ(server)
-    # With this variable set, 0.13.0 refuses a tokenizer in a local folder. The folder is all it needs.
-    environ.pop("HF_HUB_OFFLINE", None)
+    folder = tool_process.run_folder("aiperf")
     say(f"aiperf: {_requests([workload])}, after some seconds to start its processes.")
-    _run([str(python), "-m", "aiperf", "profile", "--config", str(config)], folder, environ, timeout_s)
-    records = folder / "profile_export.jsonl"
-    if not records.is_file():
-        raise _no_result("aiperf", folder)
-    lines = [json.loads(line) for line in records.read_text().splitlines()]
-    return ToolRun("aiperf", aiperf_table(lines, server, workload), folder)
+    prompts = folder / "prompts.jsonl"
+    lines = ({"text": text, "session_id": str(i)} for i, text in enumerate(workload.prompts))
+    tool_process.write_lines(prompts, lines)
+    records = tool_process.aiperf(
+        server,
+        folder,
+        body=workload.body(),
+        dataset={"path": str(prompts), "format": "single_turn", "osl": {"mean": workload.max_tokens}},
+        phase={
+            "type": "concurrency",
+            "requests": len(workload.prompts),
+            "concurrency": workload.concurrency,
+        },
+        say=say,
+        timeout_s=timeout_s,
+    )
+    return ToolRun("aiperf", aiperf_table(records, server, workload), folder)
 
 
 def aiperf_table(records: Sequence[Mapping[str, Any]], server: Server, workload: Workload) -> pd.DataFrame:
@@ -243,8 +244,6 @@ def aiperf_table(records: Sequence[Mapping[str, Any]], server: Server, workload:
     """
     rows = []
     for record in records:
-        if record["metadata"].get("benchmark_phase") != "profiling":
-            continue
         metrics = {name: metric["value"] for name, metric in record.get("metrics", {}).items()}
         gaps = metrics.get("inter_chunk_latency") or []
         error = record.get("error") or {}
@@ -263,61 +262,6 @@ def aiperf_table(records: Sequence[Mapping[str, Any]], server: Server, workload:
     return _table(rows, "aiperf", server, workload)
 
 
-def _aiperf_config(server: Server, workload: Workload, folder: Path) -> dict[str, Any]:
-    prompts = folder / "prompts.jsonl"
-    lines = ({"text": text, "session_id": str(i)} for i, text in enumerate(workload.prompts))
-    _write_lines(prompts, lines)
-    endpoint: dict[str, Any] = {
-        "url": server.base_url.removesuffix("/v1"),
-        "type": "chat",
-        "streaming": True,
-        "use_server_token_count": True,
-        "extra": workload.body(),
-    }
-    if server.api_key:
-        endpoint["api_key"] = "${OPENAI_API_KEY}"  # aiperf fills it in from its environment
-    benchmark = {
-        "model": server.model,
-        "endpoint": endpoint,
-        "dataset": {
-            "type": "file",
-            "path": str(prompts),
-            "format": "single_turn",
-            "sampling": "sequential",
-            "osl": {"mean": workload.max_tokens},
-        },
-        "phases": {
-            "type": "concurrency",
-            "requests": len(workload.prompts),
-            "concurrency": workload.concurrency,
-        },
-        "artifacts": {"dir": str(folder)},
-        "tokenizer": {"name": str(_tokenizer(folder / "tokenizer"))},
-        "gpu_telemetry": {"enabled": False},
-        "server_metrics": {"enabled": False},
-        "runtime": {"ui": "none"},
-    }
-    return {"schemaVersion": "2.0", "randomSeed": 1, "benchmark": benchmark}
-
-
-def _tokenizer(folder: Path) -> Path:
-    """A tokenizer that knows one word. aiperf wants one even where the server counts the tokens, and would
-    ask the model hub for it; this one is never used to count."""
-    folder.mkdir()
-    model = {"type": "WordLevel", "vocab": {"?": 0}, "unk_token": "?"}
-    tokenizer = {
-        "version": "1.0",
-        "added_tokens": [],
-        "pre_tokenizer": {"type": "Whitespace"},
-        "model": model,
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    about = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "?"}
-    (folder / "tokenizer_config.json").write_text(json.dumps(about))
-    (folder / "config.json").write_text(json.dumps({"model_type": "llama"}))
-    return folder
-
-
 def _table(rows: list[dict[str, Any]], tool: str, server: Server, workload: Workload) -> pd.DataFrame:
     common = {
         "tool": tool,
@@ -326,71 +270,6 @@ def _table(rows: list[dict[str, Any]], tool: str, server: Server, workload: Work
         "concurrency": workload.concurrency,
     }
     return pd.DataFrame([common | row for row in rows], columns=list(COLUMNS))
-
-
-# ---------------------------------------------------------------------------------------------------------
-# Running a tool
-# ---------------------------------------------------------------------------------------------------------
-
-
-def _environ(server: Server) -> dict[str, str]:
-    environ = dict(os.environ)
-    environ.pop("OPENAI_API_KEY", None)  # somebody's key for another server must not go to this one
-    if server.api_key:
-        environ["OPENAI_API_KEY"] = server.api_key
-    environ["DO_NOT_TRACK"] = "1"
-    # A proxy set for the web must not stand between the tool and a server on this machine.
-    environ["NO_PROXY"] = ",".join(filter(None, (environ.get("NO_PROXY"), "127.0.0.1", "localhost")))
-    environ["no_proxy"] = environ["NO_PROXY"]
-    return environ
-
-
-def _run_folder(name: str) -> Path:
-    """A new folder for one run of a tool; two runs in the same second get two."""
-    start = time.strftime(f"{name}-%Y%m%d-%H%M%S")
-    for suffix in ("", *(f"-{n}" for n in range(2, 1000))):
-        folder = workspace("runs", "tools", start + suffix)
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            continue
-        return folder
-    raise CourseError(f"There are too many runs named {start} under {folder.parent}; wait a second.")
-
-
-def _run(argv: list[str], folder: Path, environ: dict[str, str], timeout_s: float, stdin: str = "") -> int:
-    """Run a tool with its output in ``output.log``; whatever happens, none of its processes stays behind."""
-    asked = folder / "stdin.txt"
-    asked.write_text(stdin)
-    with (folder / "output.log").open("wb") as log, asked.open("rb") as source:
-        child = subprocess.Popen(
-            argv,
-            stdin=source,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environ,
-            cwd=folder,
-            start_new_session=True,
-        )
-        with stopped_at_the_end(child):
-            try:
-                return child.wait(timeout_s)
-            except subprocess.TimeoutExpired as late:
-                raise CourseError(
-                    f"The benchmark tool was stopped after {timeout_s:.0f} s. Its last words:\n"
-                    f"{last_lines(folder / 'output.log')}\nGive it a longer timeout_s or fewer requests."
-                ) from late
-
-
-def _no_result(tool: str, folder: Path) -> CourseError:
-    return CourseError(
-        f"{tool} ended without a result. Its last words:\n{last_lines(folder / 'output.log')}\n"
-        f"The whole of it is in {folder}. If the server was down, start it and run this again."
-    )
-
-
-def _write_lines(path: Path, rows: Iterator[Mapping[str, Any]]) -> None:
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
 
 def _requests(workloads: Sequence[Workload]) -> str:

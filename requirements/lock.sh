@@ -20,4 +20,5 @@ pin torch-pypi.txt requirements/torch-pypi.in --constraint requirements/course.t
 pin gpu.txt pyproject.toml --extra lab --extra gpu
 pin voice.txt requirements/voice.in
 [ ! -f requirements/aiperf.in ] || pin aiperf.txt requirements/aiperf.in
+pin guidellm.txt requirements/guidellm.in requirements/torch-needs.in --override requirements/overrides.txt
 pin deploy.txt requirements/deploy.in

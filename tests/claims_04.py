@@ -28,7 +28,13 @@ def in_section(number: int, words: str) -> bool:
     return words in parts[parts.index(str(number)) + 1]
 
 
+def tested() -> float:
+    """The share of the known problems that one of the course's own tests looks for."""
+    return known_problems.table()["how_to_test"].str.contains(r"known_problems\.\w+\(server\)").mean()
+
+
 CLAIMS = {
+    r"More than half of them can be tested": lambda: 0.5 < tested() < 0.75,
     r"Status 200 and an empty page": lambda: HTTPStatus(200).phrase == "OK",
     r"a 400 is the request's fault": lambda: HTTPStatus(400).phrase == "Bad Request",
     r"answers 503 instead": lambda: "503" in known_problems.table().loc["example-order", "problem"],

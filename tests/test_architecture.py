@@ -224,6 +224,59 @@ def test_it_reads_a_file_a_folder_a_text_and_says_what_is_wrong_with_one(tmp_pat
         architecture.example("gpt-5")
 
 
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [
+        (None, "from a NoneType"),
+        (["a"], "from a list"),
+        (b"{}", "from a bytes"),
+        ("x" * 5000, "could not be read"),
+        ("a\0b", "could not be read"),
+        ("/dev/zero", "not a file"),
+        ("[1, 2]", "is a list"),
+        ('{"a":' * 100_000, "not valid JSON"),
+        ('{"hidden_size":' + "9" * 5000 + "}", "not valid JSON"),
+        ('{"hidden_size": 1, "hidden_size": 2}', "'hidden_size' twice"),
+    ],
+)
+def test_what_is_no_config_is_told_in_a_few_words(source, says):
+    with pytest.raises(CourseError) as caught:
+        read(source)
+    assert says in str(caught.value)
+    assert len(str(caught.value)) < 500
+
+
+def test_a_file_as_large_as_a_checkpoint_is_not_read(tmp_path):
+    path = tmp_path / "model.safetensors"
+    with path.open("wb") as file:
+        file.truncate(2**36)
+    with pytest.raises(CourseError, match="too many for a config"):
+        read(path)
+
+
+@pytest.mark.parametrize("value", [10**10, 10**400])
+def test_a_size_beyond_all_measure_is_named(value):
+    with pytest.raises(CourseError, match="hidden_size"):
+        read(config() | {"hidden_size": value})
+    with pytest.raises(CourseError, match="routed_scaling_factor"):
+        read(config() | {"routed_scaling_factor": float("nan")})
+
+
+@pytest.mark.parametrize("layers", [[["moe"]], [{}], [5], ["moe"] * 100_000])
+def test_a_list_of_layers_that_is_none_is_named(layers):
+    raw = {name: value for name, value in config().items() if name != "hybrid_override_pattern"}
+    with pytest.raises(CourseError, match="layers_block_type") as caught:
+        read(raw | {"layers_block_type": layers})
+    assert len(str(caught.value)) < 500
+
+
+def test_a_mark_of_byte_order_is_read_over(tmp_path):
+    text = "\ufeff" + json.dumps(config())
+    (tmp_path / "config.json").write_text(text, encoding="utf-8")
+    assert read(text) == read(config())
+    assert read(tmp_path, name="this model") == read(config())
+
+
 def test_the_reader_does_not_change_what_it_was_given():
     raw = config()
     before = json.dumps(raw)

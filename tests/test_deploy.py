@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import py_compile
 import re
+import shutil
 import subprocess
 
 import pytest
 import yaml
 
 from helpers import deploy_check, recipes
-from helpers.settings import REPO
+from helpers.settings import REPO, CourseError
 
 FILES = ["Dockerfile", "compose.yaml", "skypilot-b200.yaml", "modal_b200.py"]
 DEPLOY = REPO / "deploy"
@@ -36,6 +37,27 @@ def test_a_recipe_that_changes_is_seen_in_each_file(monkeypatch, change, files):
     monkeypatch.setattr(recipes, "load", lambda name: changed)
     seen = {line.split(",")[0] for line in deploy_check.differences()}
     assert seen == set(files)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("compose.yaml", None),
+        ("compose.yaml", ""),
+        ("compose.yaml", "a: [b"),
+        ("skypilot-b200.yaml", "name: x"),
+        ("modal_b200.py", "COMMAND = ("),
+        ("modal_b200.py", "COMMAND = open('/etc/hostname').read()"),
+        ("Dockerfile", "FROM x"),
+        ("Dockerfile", "FROM x\nCMD [,"),
+    ],
+)
+def test_a_file_that_is_missing_or_broken_is_named(monkeypatch, tmp_path, name, text):
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    monkeypatch.setattr(deploy_check, "FOLDER", tmp_path / "deploy")
+    (tmp_path / "deploy" / name).unlink() if text is None else (tmp_path / "deploy" / name).write_text(text)
+    with pytest.raises(CourseError, match=f"deploy/{name}"):
+        deploy_check.differences()
 
 
 def test_no_file_holds_a_secret():

@@ -4,9 +4,11 @@ A small program stands in for vLLM: it starts in a fraction of a second, and wha
 value of ``--tool-call-parser``.
 """
 
+import ast
 import contextlib
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -27,6 +29,8 @@ from helpers import (
     recipes,
     recorded,
     server_log,
+    settings,
+    sources,
     streaming,
     supervisor,
 )
@@ -183,6 +187,55 @@ def test_too_little_memory_is_said_before_anything_starts(stand_in, monkeypatch)
     assert stand_in == []
 
 
+def test_one_that_was_only_just_started_is_stopped_too(stand_in):
+    """Its supervisor has not even said yet that it runs."""
+    child.start("early", {"--tool-call-parser": "ok"}).stop()
+    assert not stand_in[0].lives()
+    assert not until(lambda: listens(stand_in[0].port), 3)
+
+
+def test_a_start_that_is_broken_off_leaves_nothing(stand_in, monkeypatch):
+    """Interrupted after the supervisor was started, before anybody knew of it."""
+    real, seen = subprocess.Popen, []
+
+    def broken_off(*words, **options):
+        seen.append(real(*words, **options))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(child.subprocess, "Popen", broken_off)
+    with pytest.raises(KeyboardInterrupt):
+        child.start("broken-off", {"--tool-call-parser": "ok"})
+    seen[0].wait(30)
+
+
+def test_a_drill_whose_folder_is_removed_says_so(stand_in):
+    one = child.start("gone", {"--tool-call-parser": "ok"})
+    assert until(lambda: supervisor.read_state(one.folder).get("server"))
+    shutil.rmtree(one.folder)
+    with pytest.raises(CourseError, match="folder removed"):
+        one.wait(ready=False)
+
+
+@pytest.mark.parametrize("spoilt", ["[1, 2]", '{"starts": 5}', '{"session": []}', "{"])
+def test_notes_that_are_spoilt_are_begun_anew(spoilt):
+    path = WORKSPACE / "drills" / "last.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(spoilt)
+    with pytest.raises(CourseError, match=r"no drills to keep|lacks engine"):
+        drills.keep()
+    drills._note("starts", {"one": {"exit_code": 1}})
+    assert json.loads(path.read_text())["starts"] == {"one": {"exit_code": 1}}
+
+
+def test_notes_that_cannot_be_written_stop_no_lesson(tmp_path, monkeypatch):
+    (tmp_path / "drills").write_text("a file where the folder should be")
+    monkeypatch.setattr(settings, "WORKSPACE", tmp_path)
+    drills._note("starts", {"one": {}})
+    (tmp_path / "drills").unlink()
+    (tmp_path / "drills" / "last.json").mkdir(parents=True)
+    drills._note("starts", {"one": {}})
+
+
 def test_two_drills_of_one_name_have_a_folder_each(stand_in):
     for _ in range(2):
         drills.run("twice", {"--tool-call-parser": "crash"}, MAIN)
@@ -224,6 +277,29 @@ def test_a_killed_engine_breaks_the_stream_and_the_next_request(stand_in):
         session.ready()
     session.stop()
     assert ended(stand_in[0])
+
+
+def test_who_runs_the_cells_out_of_order_is_told(stand_in):
+    """Asked or killed before it is ready, and after it was stopped."""
+    session = drills.session({"--tool-call-parser": "ok"}, MAIN)
+    with pytest.raises(CourseError, match="not ready yet"):
+        session.kill_in_midstream(streaming.chat_request("hi"))
+    with pytest.raises(CourseError, match="gave no answer"):
+        session.ask("early", streaming.chat_request("hi"))
+    for _ in range(2):
+        session.stop()
+    for late in (session.ready, lambda: session.kill_in_midstream({})):
+        with pytest.raises(CourseError, match="has ended"):
+            late()
+    with pytest.raises(CourseError, match="has ended"):
+        session.ask("late", streaming.chat_request("hi"))
+
+
+def test_a_second_session_ends_the_first_however_soon(stand_in):
+    drills.session({"--tool-call-parser": "ok"}, MAIN)
+    drills.session({"--tool-call-parser": "ok"}, MAIN).stop()
+    assert not stand_in[0].lives()
+    assert not until(lambda: listens(stand_in[0].port), 3)
 
 
 def test_a_second_session_ends_the_first(stand_in):
@@ -372,6 +448,13 @@ def test_the_log_of_a_server_elsewhere_is_a_recorded_one(capsys):
     assert start.origin == "recorded"
     assert "recorded on" in capsys.readouterr().out
     assert len(server_log.startup(server_log.frame(start.text), before_s=start.before_s)) == 7
+    assert start.server.startswith("vLLM")
+
+
+def test_the_log_of_our_own_engine_may_be_gone(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(drills, "_ours", lambda server: True)
+    monkeypatch.setattr(drills.engine, "log_path", lambda: tmp_path / "no.log")
+    assert drills.engine_log(MAIN).origin == "recorded"
 
 
 def test_a_run_of_one_server_does_not_record_another(tmp_path, monkeypatch):
@@ -385,6 +468,21 @@ def test_a_run_of_one_server_does_not_record_another(tmp_path, monkeypatch):
     text = path.read_text(encoding="utf-8")
     assert "to the shared one" in text
     assert "to the child" not in text
+
+
+# --- what the lesson says to the learner ------------------------------------------------------------------
+
+
+def test_no_hint_has_a_backslash_before_a_quote():
+    """A raw string keeps the backslash, and code that a learner copies from a hint must run."""
+    [lesson] = [path for path in sources.paths() if path.stem.startswith("04_")]
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(lesson.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+    assert len(texts) > 100
+    assert not [text for text in texts if '\\"' in text or "\\'" in text]
 
 
 # --- the exercise's server that is starting ---------------------------------------------------------------
@@ -411,3 +509,25 @@ def test_whoever_asks_without_end_is_stopped():
 
     with pytest.raises(SystemExit, match="pause with the given sleep"):
         ask_for_ever()
+
+
+@pytest.mark.parametrize("asks_the_clock", [True, False])
+def test_a_bare_except_does_not_hold_the_kernel(asks_the_clock):
+    """SystemExit is caught in the loop; where time is taken outside, it is raised again. Every loop ends."""
+    startup = practice_serve.Startup(0, 1000, patience=5)
+
+    def ask_for_ever():
+        while True:
+            try:
+                if startup.ready():
+                    return startup.clock()
+            except:  # noqa: E722
+                pass
+            if asks_the_clock:
+                startup.clock()
+
+    if asks_the_clock:
+        with pytest.raises(SystemExit, match=r"asked 5 times, within 0\.0 s"):
+            ask_for_ever()
+    else:
+        assert ask_for_ever() < 1

@@ -137,3 +137,11 @@ def test_floors_of_one_stream():
 def test_what_makes_no_sense_is_refused(call):
     with pytest.raises(CourseError):
         call()
+
+
+@pytest.mark.parametrize("value", [-1, 0, float("nan"), float("inf")])
+def test_bytes_of_a_weight_and_batches_that_are_none_are_refused(value):
+    with pytest.raises(CourseError, match="bytes_per_weight"):
+        experts.bytes_per_step(architecture.phonellm(), 4, value)
+    with pytest.raises(CourseError, match="fewer than 0"):
+        experts.expected_distinct([1, float("nan")])

@@ -71,5 +71,14 @@ def test_a_gpu_of_your_own_stands_in_the_same_table():
     assert both.loc["mine", "memory_gib"] == pytest.approx(24e9 / 2**30)
     assert pd.isna(both.loc["mine", "fp4_tflops"])
     assert hardware.own("mine", memory_gb=24, bandwidth_tb_s=1, memory_gib=23.6)["memory_gib"].iloc[0] == 23.6
-    with pytest.raises(CourseError, match="bandwidth_tb_s of mine is 0"):
+    with pytest.raises(CourseError, match=r"bandwidth_tb_s\) of mine is 0"):
         hardware.own("mine", memory_gb=24, bandwidth_tb_s=0)
+
+
+@pytest.mark.parametrize("value", ["80", float("inf"), 10**400, True, []])
+@pytest.mark.parametrize("field", ["memory_gb", "bandwidth_tb_s", "memory_gib", "power_w"])
+def test_what_is_no_number_is_refused_by_its_name(field, value):
+    with pytest.raises(CourseError, match=field):
+        hardware.own("mine", **({"memory_gb": 80, "bandwidth_tb_s": 3} | {field: value}))
+    with pytest.raises(CourseError, match="memory_gib"):
+        hardware.own("mine", memory_gb=80, bandwidth_tb_s=3, memory_gib=float("nan"))

@@ -4,6 +4,9 @@ All of it against the practice hub, over the real client and real sockets. Disks
 file system of 4 MB (where the system lets a user mount one), one to /dev/full, which is always full.
 """
 
+import contextlib
+import hashlib
+import http.server
 import inspect
 import json
 import os
@@ -221,8 +224,7 @@ def test_no_token_goes_to_this_machine_unless_given(practice, tmp_path, monkeypa
 
 
 def test_a_connection_that_breaks_is_taken_up_at_the_same_byte(practice, tmp_path):
-    for _ in range(3):
-        practice.fail("break", file=LAST, after_bytes=500_000)
+    practice.fail("break", file=LAST, after_bytes=500_000, times=3)
     assert contents_are_right(fetch(practice, tmp_path))
     got = practice.requests()
     got = got[(got["path"] == LAST) & (got["at"] == "store") & (got["bytes"] > 0)]
@@ -244,6 +246,18 @@ def test_killed_in_the_middle_the_next_run_fetches_the_missing_bytes_only(practi
     assert f"bytes={1_234_567}-" in set(asked["range"])
     assert contents_are_right(hub.local(practice.repo, practice.older, tmp_path))
     assert hub.unfinished(practice.repo, tmp_path).empty
+
+
+def test_a_download_can_be_broken_off_again_in_the_same_folder(practice, tmp_path):
+    """A learner runs the cell twice."""
+    first = hub_drill.break_off(practice, tmp_path, file=LAST)
+    hub_drill.second_run(practice, tmp_path)
+    assert hub_drill.break_off(practice, tmp_path, file=LAST) == first
+
+
+def test_a_download_that_ends_too_early_for_the_drill_is_said(practice, tmp_path):
+    with pytest.raises(CourseError, match="Run this cell again"):
+        hub_drill.break_off(practice, tmp_path, file=LAST, after_bytes=10**9)
 
 
 def test_the_client_alone_starts_an_unfinished_file_anew_after_a_kill(practice, tmp_path):
@@ -503,6 +517,223 @@ def test_the_offline_setting_is_respected(monkeypatch):
 def test_an_unknown_error_stays_what_it_is(tmp_path):
     with pytest.raises(ZeroDivisionError), hub_errors.explained("a/b", None, folder=tmp_path):
         raise ZeroDivisionError
+
+
+# --- answers that are none
+
+
+class Liar:
+    """A hub with one large and one small file that answers what a test tells it to."""
+
+    CONTENT = b"x" * 300_000
+    SMALL = b"{}\n"
+    COMMIT = "a" * 40
+
+    def __init__(self):
+        digest = hashlib.sha256(self.CONTENT).hexdigest()
+        self.large = {"type": "file", "path": "model.safetensors", "size": len(self.CONTENT), "oid": "b" * 40}
+        self.large["lfs"] = {"oid": digest, "size": len(self.CONTENT), "pointerSize": 130}
+        self.small = {"type": "file", "path": "config.json", "size": len(self.SMALL)}
+        self.small["oid"] = practice_repository.git_sha1(self.SMALL)
+        self.commit = self.COMMIT
+        self.said = {}  # which question -> (status, headers, body), in place of the right answer
+        self.asked = []
+        liar = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, *_):
+                pass
+
+            def do_HEAD(self):
+                self.do_GET()
+
+            def do_GET(self):
+                liar.asked.append(self.path)
+                start = int(self.headers.get("Range", "bytes=0-")[6:-1])
+                status, headers, body = liar.answer(self.path, start, self.command)
+                self.send_response(status)
+                for name, value in ({"Content-Length": str(len(body))} | headers).items():
+                    if value is not None:
+                        self.send_header(name, value)
+                self.close_connection = headers.get("Content-Length", "") is None
+                self.end_headers()
+                if self.command == "GET":
+                    with contextlib.suppress(OSError):
+                        self.wfile.write(body)
+
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server.daemon_threads = True
+        self.endpoint = f"http://127.0.0.1:{self.server.server_port}"
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+
+    def answer(self, path, start, method):
+        hub_says = {"X-Repo-Commit": self.COMMIT}
+        name = "tree" if "/tree/" in path else path.split("/")[1]
+        if name in self.said and method == "GET":
+            return self.said[name]
+        if name == "tree":
+            return 200, {}, json.dumps([self.large, self.small]).encode()
+        if name == "api":
+            return 200, {}, json.dumps({"id": "o/n", "sha": self.commit, "siblings": []}).encode()
+        if path.endswith("config.json"):
+            return 200, hub_says | {"ETag": self.small["oid"]}, self.SMALL
+        if path.endswith("model.safetensors"):
+            digest = self.large["lfs"]["oid"]
+            there = {"X-Linked-ETag": digest, "X-Linked-Size": str(len(self.CONTENT)), "ETag": digest}
+            place = f"http://localhost:{self.server.server_port}/store"
+            return 302, hub_says | there | {"Location": place}, b""
+        return (206 if start else 200), {}, self.CONTENT[start:]
+
+    def fetch(self, cache):
+        return hub.download(
+            "o/n", None, yes=True, endpoint=self.endpoint, cache=cache, progress=quiet, wait_s=0.001
+        )
+
+
+@pytest.fixture
+def liar():
+    made = Liar()
+    yield made
+    made.server.shutdown()
+    made.server.server_close()
+
+
+LOGIN = b"<html>Welcome to the hotel. Please sign in.</html>"
+UNSAID = {"Content-Length": None, "Connection": "close"}
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        (200, {"Content-Type": "text/html"}, LOGIN),
+        (206, {"Content-Type": "text/html"}, LOGIN),
+        (200, {}, b""),
+        (206, {}, b""),
+        (200, {}, Liar.CONTENT[:1000]),
+        (200, {}, Liar.CONTENT + b"y"),
+        (200, UNSAID, Liar.CONTENT[:1000]),
+        (200, UNSAID, Liar.CONTENT + b"y" * 5_000_000),
+        (206, {"Content-Range": "bytes 7-299999/300000"}, Liar.CONTENT[1000:]),
+        (200, {"Content-Encoding": "gzip"}, Liar.CONTENT),
+        (204, {}, b""),
+        (302, {}, b""),
+    ],
+)
+def test_what_is_not_the_file_ends_soon_and_is_not_kept_for_it(liar, tmp_path, answer):
+    """Not an endless loop, not a full disk, not a traceback; and a part that was there stays as it was."""
+    blobs = hub_cache.repo_folder("o/n", tmp_path) / "blobs"
+    blobs.mkdir(parents=True)
+    part = hub_fetch.part_path(blobs, liar.large["lfs"]["oid"])
+    part.write_bytes(Liar.CONTENT[:1000])
+    liar.said["store"] = answer
+    with pytest.raises(hub_fetch.NotTheFile, match="is not that file") as caught:
+        liar.fetch(tmp_path)
+    assert hub_errors.AGAIN in str(caught.value)
+    assert liar.asked.count("/store") <= hub_fetch.ATTEMPTS + 1
+    assert part.stat().st_size <= len(Liar.CONTENT)
+    if answer[1] is not UNSAID:
+        assert part.read_bytes() == Liar.CONTENT[:1000]
+    assert hub.find("o/n", "model.safetensors", cache=tmp_path) is None
+    liar.said.clear()
+    assert (liar.fetch(tmp_path) / "model.safetensors").read_bytes() == Liar.CONTENT
+
+
+def test_a_part_that_is_too_long_is_thrown_away(liar, tmp_path):
+    blobs = hub_cache.repo_folder("o/n", tmp_path) / "blobs"
+    blobs.mkdir(parents=True)
+    hub_fetch.part_path(blobs, liar.large["lfs"]["oid"]).write_bytes(b"z" * 300_001)
+    assert (liar.fetch(tmp_path) / "model.safetensors").read_bytes() == Liar.CONTENT
+
+
+@pytest.mark.parametrize("question", ["api", "tree"])
+@pytest.mark.parametrize("body", [LOGIN, b"[]", b"null", b"{}", b'{"id":"o/n","sha":', b'[{"type":"file"}]'])
+def test_an_answer_that_is_no_listing_is_told(liar, tmp_path, question, body):
+    liar.said[question] = (200, {}, body)
+    with pytest.raises(CourseError):  # an empty list of files is a list: then no file fits
+        liar.fetch(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_answers_that_lead_in_a_circle_are_told(liar, tmp_path):
+    for question, path in (("api", "/api/models/o/n"), ("store", "/store")):
+        liar.said = {question: (302, {"Location": path}, b"")}
+        with pytest.raises(hub_errors.HubError, match="it is not the Hub"):
+            liar.fetch(tmp_path)
+
+
+def test_a_list_that_stalls_is_given_up(liar, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub_client, "TREE_TIMEOUT_S", 0.3)
+    liar.said["tree"] = (200, {"Content-Length": "1000"}, b"[")
+    with pytest.raises(hub_errors.NoNetwork, match="fell silent"):
+        liar.fetch(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("what", "field", "value"),
+    [
+        ("large", "path", "../../../../victim"),
+        ("large", "path", "/victim"),
+        ("large", "path", "a//b"),
+        ("large", "path", ""),
+        ("small", "path", "a/../../victim"),
+        ("small", "path", "model.safetensors"),
+        ("small", "oid", "../../../../victim"),
+        ("large", "size", -5),
+        ("large", "size", "5"),
+        ("lfs", "oid", "../../../../victim"),
+        ("lfs", "size", -5),
+        (None, "commit", "../../../victim"),
+    ],
+)
+def test_a_hub_can_write_nowhere_but_in_its_own_folder(liar, tmp_path, what, field, value):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    if what is None:
+        liar.commit = value
+    elif what == "lfs" or (what == "large" and field == "size"):
+        liar.large["lfs"][field] = value
+    else:
+        getattr(liar, what)[field] = value
+    with pytest.raises(hub_errors.HubError, match="it is not the Hub"):
+        liar.fetch(tmp_path / "a" / "hub")
+    assert [path.name for path in tmp_path.rglob("*")] == ["victim"]
+    assert victim.read_text() == "mine"
+
+
+@pytest.mark.parametrize("name", ["", "foo bar", "a/b/c", "../x", "https://huggingface.co/o/n", "x" * 500, 5])
+def test_a_name_that_is_none_is_told(practice, name):
+    with pytest.raises(hub_errors.NotThere, match="no name of a repository"):
+        hub.listing(name, None, endpoint=practice.endpoint)
+
+
+def test_a_cache_that_cannot_be_one_is_told(practice, tmp_path):
+    (tmp_path / "file").write_text("mine")
+    for cache in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(hub_errors.HubError, match="cannot be kept in"):
+            fetch(practice, cache)
+        assert hub.find(practice.repo, "config.json", cache=cache) is None
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_a_token_that_cannot_be_sent_is_told_and_not_shown(liar, tmp_path, monkeypatch):
+    monkeypatch.setattr(hub_client, "is_local", lambda address: False)
+    monkeypatch.setenv("HF_TOKEN", "hf_\u00e9verysecret")
+    with pytest.raises(hub_errors.NotAllowed, match="HF_TOKEN") as caught:
+        liar.fetch(tmp_path)
+    assert "verysecret" not in str(caught.value)
+
+
+def test_a_proxy_is_not_asked_for_this_machine(practice, tmp_path):
+    """In a process of its own: the client reads the proxy once."""
+    proxied = dict.fromkeys(("http_proxy", "HTTP_PROXY", "all_proxy"), "http://127.0.0.1:9")
+    clean = {name: value for name, value in os.environ.items() if name.lower() != "no_proxy"}
+    subprocess.run(
+        [sys.executable, "-m", "helpers.hub_drill", hub_drill.COURSE, practice.endpoint, str(tmp_path)],
+        cwd=settings.REPO, env=clean | proxied, check=True, timeout=60, capture_output=True,
+    )  # fmt: skip
+    assert hub.local(practice.repo, practice.older, tmp_path)
 
 
 # --- disks

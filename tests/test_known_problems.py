@@ -282,6 +282,24 @@ def test_a_server_that_fails_is_no_finding(test):
     assert found.problem in known_problems.table().index
 
 
+@pytest.mark.parametrize(
+    "steps",
+    [
+        [(0, event({"choices": [{"delta": "x"}]})), (0, DONE)],
+        [(0, event({"choices": [{"delta": {"content": 5}}]})), (0, DONE)],
+        [(0, event({"choices": "x", "usage": [1]})), (0, DONE)],
+        [(0, b"data: " + b"[" * 100_000 + b"\n\n"), (0, DONE)],
+        Script([(0, b'{"choices": []}')], content_type="application/json"),
+        Script([(0, b"<html>login</html>")], content_type="text/html"),
+    ],
+)
+@pytest.mark.parametrize("test", [known_problems.think_leak, known_problems.temperature_default,
+                                  known_problems.field_name, known_problems.prefix_hits])  # fmt: skip
+def test_a_server_that_answers_nonsense_is_neither_fine_nor_a_traceback(test, steps):
+    with serve(steps) as server:
+        assert test(server.as_server()).verdict == known_problems.UNKNOWN
+
+
 def test_all_at_once_make_a_table_with_the_origin():
     with serve(lambda body: says(body, "Hello.")) as server:
         frame = known_problems.check(server.as_server(), known_problems.think_leak)

@@ -16,6 +16,11 @@ WRONG = {
         ("hidden * kv_heads", "hidden * heads", "K and V have `kv_heads` heads"),
         ("2 * hidden * kv_heads", "hidden * kv_heads", "K and V are two"),
         ("2 * hidden * heads", "hidden * heads", "O, as large as Q"),
+        ("norm = hidden", "norm = 1", "not one number"),
+        ("return q_and_o + k_and_v + norm", "return 4 * hidden * hidden", "wider than `hidden`"),
+        ("return q_and_o + k_and_v", "return (q_and_o + k_and_v) // 2 - norm", "And the norm is missing"),
+        ("return q_and_o + k_and_v", "return (q_and_o + k_and_v) // head_dim", "`head_dim` numbers, not one"),
+        ("return q_and_o + k_and_v", "return (q_and_o + k_and_v) // hidden", "what goes in"),
     ),
     "ex-2": (
         ("experts * 2 * hidden", "experts * 3 * hidden", "three matrices"),
@@ -23,6 +28,10 @@ WRONG = {
         ("2 * hidden * shared_width", "0", "shared expert is missing"),
         ("experts * hidden + experts", "experts * hidden", "router's corrections"),
         ("experts * hidden + experts", "0", "has to choose the experts"),
+        ("experts * hidden + experts", "experts * hidden + 1", "one correction for each expert"),
+        ("return routed + shared + router + norm", "return routed", "Those are the routed experts"),
+        ("return routed + shared + router + norm", "return routed + shared", "Those are the experts"),
+        ("routed + shared +", "routed + experts * shared +", "one shared expert in the layer"),
         ("norm = hidden", "norm = 0", "forgot the norm"),
     ),
     "ex-3": (
@@ -35,6 +44,9 @@ WRONG = {
         ("hidden * (inner + channels + heads)", "hidden * (inner + channels)", "one time step"),
         ("out_projection = inner * hidden", "out_projection = 0", "or the out-projection"),
         ("channels * (kernel + 1)", "channels * kernel", "has a bias"),
+        ("channels * (kernel + 1)", "channels * kernel + 1", "not one in all"),
+        ("channels * (kernel + 1)", "inner * (kernel + 1)", "over B and C too"),
+        ("hidden * (inner + channels + heads)", "hidden * (inner + channels + 1)", "time step for each head"),
         ("2 * groups * state", "groups * state", "B and C are two"),
         ("2 * groups * state", "2 * state", "once for each group"),
         ("3 * heads", "heads", "three numbers for each head"),
@@ -53,6 +65,7 @@ STATE = (
     ("state * 4", "state", "not bytes"),
     ('layers.count("M")', "1", "one layer"),
     ('layers.count("M")', "23 / 2**20", "in MiB"),
+    ("return heads * head_dim", "return heads", "`head_dim * state` numbers"),
 )
 
 

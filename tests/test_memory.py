@@ -147,10 +147,13 @@ def test_as_many_requests_as_fit_and_not_one_more(tokens, share, overhead, fmt):
 
 
 def test_own_gpu_and_an_unknown_generation():
-    own = hardware.own("mine", memory_gb=24, bandwidth_tb_s=1)
+    own = hardware.own("mine", memory_gb=48, bandwidth_tb_s=1)
     row = memory.fits(PHONELLM, own, formats=["NVFP4"]).iloc[0]
     assert pd.isna(row["supported"])
     assert "not known" in row["why"]
+    small = hardware.own("mine", memory_gb=16, bandwidth_tb_s=1, compute_capability=8.9)
+    row = memory.fits(PHONELLM, small, formats=["NVFP4"]).iloc[0]
+    assert row["why"].endswith("too large"), "what does not fit saves no memory either"
 
 
 @pytest.mark.parametrize(
@@ -167,3 +170,10 @@ def test_own_gpu_and_an_unknown_generation():
 def test_what_makes_no_sense_is_named(options, named):
     with pytest.raises(CourseError, match=named):
         memory.fits(PHONELLM, **options)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1])
+@pytest.mark.parametrize("name", ["tokens", "overhead_gib", "gpu_memory_utilization"])
+def test_what_is_no_number_is_refused(name, value):
+    with pytest.raises(CourseError, match=name):
+        memory.fits(architecture.phonellm(), **{name: value})

@@ -141,6 +141,7 @@ def test_the_config_panel_takes_a_file():
     [
         ("", "Paste a config.json"),
         ("no/such/config.json", "could not be read"),
+        ("https://example.org/config.json", "an address in the web"),
         ("{", "not valid JSON"),
         ('{"model_type": "llama"}', "llama"),
         (json.dumps({k: v for k, v in tiny.config().items() if k != "head_dim"}), "head_dim"),
@@ -156,6 +157,21 @@ def test_the_config_panel_says_what_is_wrong_and_goes_on(source, says, no_pictur
     assert "31,577,940,288" in panel.answer.value
 
 
+def test_one_of_ours_can_be_chosen_again_after_a_config_of_your_own():
+    panel = panels.ConfigPanel()
+    panel.example.value = "nemotron-nano-9b-v2"
+    panel.read(json.dumps(tiny.config()))
+    panel.example.value = "nemotron-nano-9b-v2"
+    assert "8,888,227,328" in panel.answer.value
+
+
+def test_an_uploaded_config_goes_by_the_name_of_its_file():
+    panel = panels.ConfigPanel()
+    content = json.dumps(tiny.config()).encode()
+    panel._uploaded({"new": ({"name": "my-model.json", "content": memoryview(content)},)})
+    assert "my-model.json" in panel.answer.value
+
+
 @pytest.mark.parametrize("show", [panels.own_gpu, panels.own_config])
 def test_the_first_answer_is_there_without_a_kernel(show, monkeypatch):
     """As plain HTML above the widgets, and as text where there is no notebook."""
@@ -166,6 +182,7 @@ def test_the_first_answer_is_there_without_a_kernel(show, monkeypatch):
     assert "<table" in inner
     assert "modelled" in inner
     assert "phonellm-alpha-1" in plain
+    assert inner.count("phonellm-alpha-1") == 1
 
 
 def test_a_gpu_that_is_none_is_refused():

@@ -41,6 +41,14 @@ def get(address, **headers):
             return error.code, error.headers, error.read()
 
 
+def test_a_fault_switched_on_twice_strikes_once(practice):
+    """A learner runs the cell twice, and the second time nothing is fetched."""
+    for _ in range(2):
+        practice.fail("503", wait_s=1)
+    address = f"{practice.endpoint}/api/models/{practice.repo}"
+    assert [get(address)[0] for _ in range(2)] == [503, 200]
+
+
 def test_the_repository_is_the_same_each_time():
     first = practice_repository.commits()
     practice_repository.commits.cache_clear()
@@ -196,6 +204,7 @@ def test_it_listens_on_this_machine_only_and_stops():
     assert {address.rsplit(":", 1)[0] for address in (hub.endpoint, hub.store)} == {"http://127.0.0.1"}
     hub.stop()
     hub.stop()
+    hub.mend()  # a cell that runs late
     assert not hub._thread.is_alive()
     for port in ports:
         with pytest.raises(OSError, match="refused"):

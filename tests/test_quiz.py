@@ -56,12 +56,19 @@ def test_every_option_says_why_and_is_recorded():
     assert entries[0]["detail"] == "The first chunk"
 
 
+def test_radio_buttons_show_no_backticks():
+    """They show plain text only."""
+    options = [Option("in `config.json`", why="No."), Option("here", right=True, why="Yes.")]
+    _, radio, _ = quiz.Question("05-q1", "Which?", options).widget().children
+    assert [label for label, _ in radio.options] == ["in config.json", "here"]
+
+
 def test_the_radio_buttons_show_the_reason_of_what_is_picked():
     made = question()
     title, radio, told = made.widget().children
     assert "Which chunk?" in title.value
     assert radio.index is None  # nothing is picked in advance
-    assert [label for label, _ in radio.options] == [option.text for option in OPTIONS]
+    assert [label for label, _ in radio.options] == [option.text.replace("`", "") for option in OPTIONS]
     assert told.value == ""
     radio.index = 0
     assert "It may only name the role." in told.value

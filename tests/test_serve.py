@@ -5,6 +5,7 @@ The machine is made up: an ``nvidia-smi`` and a ``vllm`` of our own stand first 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -12,12 +13,13 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 
 import psutil
 import pytest
 
 from helpers import engine, model, recipes, serve
-from helpers.settings import REPO
+from helpers.settings import REPO, CourseError
 
 B200 = "NVIDIA B200, 182634, 10.0, 580.65.06"
 H100 = "NVIDIA H100 80GB HBM3, 81559, 9.0, 570.86.15"
@@ -86,6 +88,39 @@ def test_nvidia_smi_that_fails_or_babbles_is_no_gpu(machine):
     assert serve.gpus() == []
     machine(gpu="NVIDIA-SMI has failed because it could not communicate with the driver")
     assert serve.gpus() == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "#!/bin/sh\nprintf '\\377\\376\\000rubbish, 1, 2, 3\\n'\n",
+        "#!/bin/sh\necho 'NVIDIA GB10, [N/A], 12.1, 580'\necho 'NVIDIA B200, nan, 10.0, 580'\n",
+        "#!/bin/sh\nexec sleep 60\n",
+    ],
+    ids=["bytes", "no number", "hangs"],
+)
+def test_an_nvidia_smi_that_is_broken_is_no_gpu(machine, tmp_path, monkeypatch, text):
+    monkeypatch.setattr(serve, "SMI_TIMEOUT_S", 0.5)
+    (tmp_path / "bin" / "nvidia-smi").write_text(text)
+    assert [gpu for gpu in serve.gpus() if "rubbish" not in gpu.name] == []
+
+
+@pytest.mark.parametrize("port", ["abc", "-5", "0", "65536", "99999999999"])
+def test_a_port_that_is_none_is_told(machine, capsys, port):
+    with pytest.raises(SystemExit):
+        serve.main(["--profile", "b200-bf16", "--port", port])
+    assert f"PORT={port} is no" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("host", ["no-such-name.invalid", "a..b", "x" * 300, "not a host"])
+def test_a_host_that_is_none_is_told(machine, host):
+    assert serve.missing(recipes.load("b200-bf16"), host=host)[-1].startswith(f"Host: {host} is no address")
+
+
+def test_a_host_of_another_machine_and_one_of_version_6(machine):
+    assert "not an address of this machine" in serve._port_lacks("192.0.2.1", free_port())
+    lacks = serve._port_lacks("::1", free_port())
+    assert lacks is None or "not an address of this machine" in lacks  # where version 6 is switched off
 
 
 def test_a_bare_machine_lacks_everything(machine, monkeypatch):
@@ -302,6 +337,44 @@ def test_a_server_that_does_not_listen_is_ended_at_the_third_time(served):
     assert one.process.wait(20) == 128 + signal.SIGKILL
     _, alive = psutil.wait_procs([worker, server], timeout=10)
     assert alive == []
+
+
+@pytest.mark.parametrize("gap_s", [0.0, 0.3])
+def test_an_impatient_caller_leaves_nothing_behind(served, gap_s):
+    """Further Ctrl-Cs come while the rest is being cleaned up, and must not end that."""
+    one = served("--name=--stubborn")
+    worker = psutil.Process(int(one.until("worker").split()[1]))
+    server = worker.parent()
+    one.until("words")
+    for number in [signal.SIGINT, signal.SIGTERM, signal.SIGHUP] * 3:
+        if one.process.poll() is None:
+            one.process.send_signal(number)
+        time.sleep(gap_s)
+    assert one.process.wait(20) == 128 + signal.SIGKILL
+    _, alive = psutil.wait_procs([worker, server], timeout=10)
+    assert alive == []
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a child with its parent")
+def test_a_server_does_not_outlive_a_caller_that_is_killed(served):
+    one = served()
+    worker = psutil.Process(int(one.until("worker").split()[1]))
+    server = worker.parent()
+    one.until("words")
+    one.process.kill()
+    _, alive = psutil.wait_procs([server], timeout=10)
+    with contextlib.suppress(psutil.NoSuchProcess):
+        worker.kill()  # vLLM ends its own; this made-up one does not
+    assert alive == []
+
+
+def test_a_program_that_cannot_be_started_is_told(tmp_path):
+    program = tmp_path / "vllm"
+    program.write_text("#!/no/such/program\n")
+    program.chmod(0o755)
+    with pytest.raises(CourseError, match="could not be started"):
+        serve.run([str(program)])
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_the_servers_own_exit_status_is_passed_on(machine):

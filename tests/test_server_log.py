@@ -158,7 +158,7 @@ def test_the_figure_says_where_the_time_went(origin, theme):
     assert "load the weights: 1 s" in figures.alt_text(figure)
     assert "open the HTTP server: under 1 s" in figures.alt_text(figure)
     assert "41 seconds" in figures.alt_text(figure)
-    assert origin in figure.note
+    assert figure.note == f"{origin} on vLLM on CPU, n = 1"  # one start, however many phases
     assert any(origin in text.get_text() for legend in figure.legends for text in legend.get_texts())
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import environments, settings, tools
+from helpers import environments, settings, tool_process, tools
 from helpers.settings import REPO, CourseError, Server
 
 SAMPLES = Path(__file__).parent / "data" / "tools"
@@ -246,7 +246,7 @@ def test_aiperf_gets_the_workload_and_no_key_in_its_files(tmp_path, monkeypatch)
     module = tmp_path / "modules" / "aiperf.py"
     module.parent.mkdir()
     module.write_text(fake(called, (SAMPLES / "aiperf-0.13.0.jsonl").read_text(), "profile_export.jsonl"))
-    monkeypatch.setattr(tools, "environment", lambda spec, say: Path(sys.executable))
+    monkeypatch.setattr(tool_process, "environment", lambda spec, say: Path(sys.executable))
     monkeypatch.setenv("PYTHONPATH", str(module.parent))
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     run = tools.aiperf(SERVER, LOAD, say=lambda text: None)
@@ -265,7 +265,7 @@ def test_aiperf_gets_the_workload_and_no_key_in_its_files(tmp_path, monkeypatch)
 
 def test_a_key_for_somebody_else_is_not_passed_on(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "for-another-server")
-    assert "OPENAI_API_KEY" not in tools._environ(dataclasses.replace(SERVER, api_key=None))
+    assert "OPENAI_API_KEY" not in tool_process.environ(dataclasses.replace(SERVER, api_key=None))
 
 
 def test_a_tool_without_a_result_gives_its_last_words(monkeypatch):
@@ -300,7 +300,7 @@ time.sleep(600 if sys.argv[1] == "stay" else 0)
 
 @pytest.mark.parametrize("manner", ["stay", "leave"])
 def test_no_process_of_a_tool_stays_behind(tmp_path, manner):
-    run = (tools._run, [sys.executable, "-c", FAMILY, manner], tmp_path, dict(os.environ))
+    run = (tool_process.run, [sys.executable, "-c", FAMILY, manner], tmp_path, dict(os.environ))
     if manner == "stay":
         with pytest.raises(CourseError, match="was stopped after"):
             run[0](*run[1:], timeout_s=3)
@@ -311,4 +311,4 @@ def test_no_process_of_a_tool_stays_behind(tmp_path, manner):
 
 
 def test_two_runs_in_one_second_get_two_folders():
-    assert len({tools._run_folder("x") for _ in range(3)}) == 3
+    assert len({tool_process.run_folder("x") for _ in range(3)}) == 3

@@ -117,6 +117,9 @@ figures.show(figures.stream_timeline, chunks, title="One streamed reply, chunk b
 # check that does not pass names the likely mistake, and has hints in three steps: a
 # nudge, the method, the answer. Nothing breaks if you skip one: later cells then go on with the course's answer
 # and say so.
+#
+# After a restart of the kernel nothing is defined any more: choose **Run > Run All Above Selected Cell** and go on where
+# you were.
 
 # %% [markdown] name="ex-1-card"
 # ### Exercise 1: read off your first TTFT

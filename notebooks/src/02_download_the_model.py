@@ -11,7 +11,7 @@
 # | **You will** | read the file list and the licence; make a plan; fetch a part of a repository; kill a download and let it go on; find one flipped byte |
 # | **You will learn** | what the Hub's client does for you and what it does not: revisions, patterns, the cache, resuming, checksums |
 # | **You need** | lesson 00; no engine, and no network (with one, the real file list is fetched: a few MB at most) |
-# | **Time** | 25 minutes, of which the cells run for less than one |
+# | **Time** | 30 minutes, of which the cells run for less than one |
 
 # %% name="setup" tags=["setup"]
 import hashlib
@@ -43,10 +43,10 @@ published.show("hub.bf16_size", "hub.bf16_shards", "hub.nvfp4_size", "hub.nvfp4_
 # %% name="look"
 phone = hub.look(hub.REPO)
 small = hub.look(hub.NVFP4, revision=None)
-phone.files[["file", "files", "bytes", "kind", "origin"]]
+phone.files[["file", "files", "bytes", "kind", "origin"]].style.format(thousands=",", na_rep="")
 
 # %% name="by-kind"
-hub.by_kind(phone)[["kind", "files", "bytes", "origin", "source"]]
+hub.by_kind(phone)[["kind", "files", "bytes", "origin", "source"]].style.format(thousands=",", na_rep="")
 
 # %% [markdown] name="kinds"
 # Almost all of it is weights, cut into shards, so that a download can be split and no single file gets huge. The rest
@@ -117,6 +117,8 @@ exercise.case(
         (lambda m: 40 < m < 40.3, "Disks and lines count in powers of ten: a megabit is a million bits."),
         (lambda m: 0.6 < m < 0.7, "You divided by eight. There are more bits than bytes."),
         (lambda m: 0.7 < m < 0.8, "That is in hours."),
+        (lambda m: m > 5e6, "A megabit is a million bits: multiply `mbit_per_s` by a million."),
+        (lambda m: m == 42, "Do not round: the exact number is wanted."),
     ],
 )
 exercise.case("19.4 GB at 1000 Mbit/s", download_minutes, args=(19.4e9, 1000), expect=2.5867, tolerance=1e-3)
@@ -176,7 +178,7 @@ pd.DataFrame(
 
 # %% name="dry-run"
 dry = snapshot_download(practice.repo, dry_run=True, **here)
-print(sum(file.file_size for file in dry if file.will_download), "bytes would be fetched")
+print(f"{sum(file.file_size for file in dry if file.will_download):,} bytes would be fetched")
 print("sent so far:", practice.sent_bytes(), "bytes")
 
 # %% [markdown] name="pin"
@@ -188,12 +190,12 @@ print("sent so far:", practice.sent_bytes(), "bytes")
 before = hf_hub_download(practice.repo, "chat_template.jinja", **here)
 practice.move_main()  # the author pushes a new commit
 after = hf_hub_download(practice.repo, "chat_template.jinja", **here)
-print(Path(before).read_text(), "\n--- after the push:\n", Path(after).read_text())
+print(Path(before).read_text(), "--- after the push:", Path(after).read_text(), sep="\n")
 
 # %% [markdown] name="pin-2"
-# Same name, another template: in the new one the model thinks before it answers, unless told not to. Your TTFAT has
-# changed overnight and you changed nothing. Tags can be moved too. Only a commit, 40 hexadecimal digits, always
-# means the same bytes. That is why the course says which commit it means:
+# Same name, another template: the default of `enable_thinking` is now `true`, so the model thinks before it answers,
+# unless told not to. Your TTFAT has changed overnight and you changed nothing. Tags can be moved too. Only a commit,
+# 40 hexadecimal digits, always means the same bytes. That is why the course says which commit it means:
 
 # %% name="pinned"
 print("PhoneLLM in this course:", hub.REVISION)
@@ -273,9 +275,9 @@ sorted(file.relative_to(path).as_posix() for file in Path(path).rglob("*") if fi
 # %% [markdown] name="break"
 # ## 7. Break it off
 #
-# Large downloads get interrupted: the network, the laptop's lid, a memory that is full. What is left then? We try it
-# the hard way: a second process downloads, the hub holds back the rest of the last shard, and the process is killed
-# outright.
+# Large downloads get interrupted: the network fails, the laptop's lid is shut, the memory is full. What is left then?
+# We try it the hard way: a second process downloads, the hub holds back the rest of the last shard, and the process is
+# killed outright.
 
 # %% name="kill"
 broken_cache = Path(folder.name) / "broken"
@@ -326,8 +328,8 @@ figures.show(
 
 # %% name="flip"
 practice.fail("flip", file=last_shard, after_bytes=1_000_000)
-path = snapshot_download(practice.repo, revision=pinned, **here)
-print("the client is content:", Path(path, last_shard).stat().st_size, "bytes")
+path = snapshot_download(practice.repo, revision=pinned, force_download=True, **here)  # even what is there
+print(f"the client is content: {Path(path, last_shard).stat().st_size:,} bytes")
 
 # %% [markdown] name="flip-2"
 # No error. Over plain HTTP the client compares lengths, and nothing else. One flipped bit in a weight may go
@@ -397,6 +399,18 @@ exercise.case(
             lambda name: name == hashlib.sha1(b"blob 5\0hello").hexdigest(),
             "The line break at the end belongs to the content.",
         ),
+        (
+            lambda name: name == hashlib.sha1(b"blob 60" + hello).hexdigest(),
+            'That is a digit. The byte zero is written `b"\\0"`.',
+        ),
+        (
+            lambda name: name == hashlib.sha1(b"blob " + bytes(6) + b"\0" + hello).hexdigest(),
+            "`bytes(6)` is six zero bytes. The length as digits: `str(len(content)).encode()`.",
+        ),
+        (
+            lambda name: name == hashlib.sha1(f"blob 6\0{hello}".encode()).hexdigest(),
+            "An f-string writes bytes with a b and quotes around them. Encode the header alone, then add `content`.",
+        ),
         (lambda name: len(name) == 64, "That looks like SHA-256; git uses SHA-1 here."),
         (lambda name: isinstance(name, bytes), "Those are the raw bytes: `hexdigest()` gives digits."),
     ],
@@ -407,7 +421,7 @@ git_name = exercise.use(git_name)
 
 # %% name="names-are-checksums"
 config = hub.find(practice.repo, "config.json", revision=pinned, cache=cache)
-print("your function: ", git_name(config.read_bytes()))
+print("git_name says: ", git_name(config.read_bytes()))
 print("name in cache: ", config.resolve().name)
 
 # %% [markdown] name="cache"
@@ -416,6 +430,7 @@ print("name in cache: ", config.resolve().name)
 # `hub.download` checks every file before it counts, and deletes and fetches again what is wrong, and only that:
 
 # %% name="mend"
+practice.mend()  # the store is well again
 practice.forget()
 hub.download(practice.repo, pinned, yes=True, endpoint=practice.endpoint, cache=cache)
 print(
@@ -457,7 +472,11 @@ for fault in ("401 gated", "401 token", "404 repository", "404 revision", "429",
 
 # %% [markdown] name="no-2"
 # Two of them surprise people. A misspelt name gets the same answer as a private repository, so that nobody can find
-# out what exists. And `429` says how long to wait: waiting is the whole cure.
+# out what exists: to a request without a token that answer is `401`. And `429` says how long to wait: waiting is the
+# whole cure.
+#
+# That is all from the practice hub; the next cell stops it. To run a cell above again after that, begin with the cell
+# under "Practise on a small one": it starts a new hub.
 
 # %% name="stop-hub"
 practice.stop()
@@ -469,7 +488,7 @@ practice.stop()
 # less than a third of that, and was made for GPUs that compute in four bits, such as the B200. Lesson 03 counts what
 # fits where. With no such GPU at hand you need neither: the course goes on with its small model.
 #
-# First the small files, less than 20 MB. This cell shows a plan and fetches nothing:
+# First the small files, less than 20 MB. With a network, this cell shows a plan and fetches nothing:
 
 # %% name="small-files"
 SMALL = ["*.json", "*.jinja", "*.txt", "*.py", "*.md", "LICENSE*"]
@@ -479,11 +498,12 @@ except CourseError as error:  # no network here
     print(error)
 
 # %% [markdown] name="yes"
-# Type the line that it shows into a cell of your own, if you like: then you have the real `config.json` and the real
-# template here. The whole model goes the same way. **It never starts by itself**: only `yes=True` starts it.
+# Below the plan it shows a line that fetches. Type that line into a cell of your own, if you like: then you have the
+# real `config.json` and the real template here. (Without a network there is no plan and no line; go on, lesson 03 has
+# the config.) The whole model goes the same way. **It never starts by itself**: only `yes=True` starts it.
 #
-# `hub.download(mbit_per_s=200)` shows the plan, `hub.download(yes=True)` fetches. Stop it when you like, and call it
-# again. It is done when this says where:
+# `hub.download(mbit_per_s=200)` shows the plan, `hub.download(yes=True)` fetches; for the NVFP4 version it is
+# `hub.download(hub.NVFP4, None, yes=True)`. Stop it when you like, and call it again. It is done when this says where:
 
 # %% name="is-it-here"
 print("PhoneLLM on this disk:", hub.local() or "no complete copy")

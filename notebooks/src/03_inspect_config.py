@@ -10,7 +10,7 @@
 # | **You will** | draw the layers; count every parameter and hold your count against transformers; see what a batch does to a mixture of experts; work out what a request keeps in memory, and watch a tiny model do it; see what fits on which GPU |
 # | **You will learn** | to read any config of this family, with its traps, and to tell stored parameters from active ones |
 # | **You need** | a little Python. No engine and no GPU: this lesson starts neither |
-# | **Time** | 40 minutes, of which the cells run for less than one |
+# | **Time** | 55 minutes, of which the cells run for less than one |
 
 # %% name="setup" tags=["setup"]
 import pandas as pd
@@ -57,7 +57,7 @@ figures.show(figures.model_layers, layers, total=total, title=f"PhoneLLM's {len(
 # - **E**, a mixture of experts: many small networks, of which a router picks a few for each token, and one shared
 #   network that always works. Nearly all of the model is here, and nearly all of that rests at any moment.
 # - **\***, attention: looks back at every earlier token. For that it keeps a cache that grows with the text. Only
-#   the six tall ones do.
+#   the six tall ones do. (Their numbers count from zero, as Python does.)
 #
 # (A public description of this family has E and \* the wrong way round. You can tell by counting: the letter of the
 # experts must be the frequent one, or the model would be far smaller.)
@@ -67,11 +67,16 @@ figures.show(figures.model_layers, layers, total=total, title=f"PhoneLLM's {len(
 # %% [markdown] name="attention"
 # ## 3. Count by hand
 #
-# A layer is a handful of matrices. A matrix that turns a vector of `n` numbers into one of `m` has `n * m` parameters.
-# Every layer also begins with a **norm**: one scale for each of the `hidden` numbers.
+# A **parameter** is one number that the model has learned; the weights are these numbers. Inside the model a token is
+# a vector of `hidden` numbers (`hidden_size` in the file): each layer takes such a vector and gives back another.
 #
-# Attention has four matrices. **Q** makes a query for each of its heads, **O** leads back from all heads. **K** and
-# **V** make keys and values, but for fewer heads, because several query heads share one. None of them has a bias.
+# A layer is a handful of matrices. A matrix that turns a vector of `n` numbers into one of `m` has `n * m` parameters.
+# (Some add a **bias**, one more number for each of the `m`.) Every layer also begins with a **norm**: one scale for
+# each of the `hidden` numbers.
+#
+# Attention looks at the text several times at once; each of these is a **head**, and works with vectors of `head_dim`
+# numbers. There are four matrices. **Q** makes a query for each head, **O** leads back from all heads. **K** and **V**
+# make keys and values, but for fewer heads, `kv_heads`, because several query heads share one. None has a bias.
 
 # %% [markdown] name="ex-1-card"
 # ### Exercise 1: one attention layer
@@ -117,6 +122,16 @@ exercise.case(
         2 * qo + kv + h: "K and V are two matrices.",
         qo + kv + h: "There are four matrices: Q and O of one size, K and V of another.",
         4 * h * h + h: "The heads together are wider than the hidden vector here: use `heads * head_dim`.",
+        4
+        * h
+        ** 2: "The heads together are wider than `hidden`: use `heads * head_dim`. And the norm is missing.",
+        qo + kv: "There are four matrices: Q and O of one size, K and V of another. And the norm is missing.",
+        2 * qo
+        + 2 * kv
+        + 1: "The norm is not one number: it is one scale for each number of the hidden vector.",
+        2 * (qo + kv) // 128 + h: "Each head has `head_dim` numbers, not one.",
+        2 * (qo + kv) // h + h: "A matrix has `n * m` parameters: what goes in, `hidden`, counts too.",
+        (qo + 2 * kv) // h + h: "A matrix has `n * m` parameters: what goes in, `hidden`, counts too.",
     },
 )
 exercise.case("a small one", attention_parameters, args=(8, 4, 1, 4), expect=328)
@@ -179,6 +194,13 @@ exercise.case(
         right
         - router: "Something has to choose the experts: the router's matrix and its corrections are missing.",
         right - 2 * shared: "The shared expert is missing.",
+        right
+        - 2 * shared
+        - router
+        - h: "Those are the routed experts. Shared expert, router and norm are missing.",
+        right - router - h: "Those are the experts. The router and the norm are missing.",
+        right - 127: "The router has one correction for each expert.",
+        right + 127 * 2 * shared: "There is one shared expert in the layer, not one for each routed expert.",
         right - 122 * 2 * one: "You counted the experts that one token uses. All of them have to be stored.",
     },
 )
@@ -248,6 +270,9 @@ exercise.case(
         right - h * inner: "A matrix is missing: the gate in the in-projection, or the out-projection.",
         right - h * 64: "The in-projection also makes one time step for each head.",
         right - channels: "The convolution has a bias: `kernel + 1` numbers for each channel.",
+        right - channels + 1: "The convolution has one bias for each channel, not one in all.",
+        right - 5 * 2 * 8 * 128: "The convolution goes over B and C too.",
+        right - h * 63: "The in-projection makes one time step for each head, not one in all.",
         right - inner: "The second norm is missing, the one inside the layer.",
         right - h: "The norm that the layer begins with is missing.",
         right - h - inner: "Both norms are missing.",
@@ -267,8 +292,8 @@ mamba_parameters = exercise.use(mamba_parameters)
 # %% [markdown] name="all"
 # ## 4. All of them
 #
-# Now put your three functions to work. What is left are the two tables of the vocabulary, one to read tokens and one to
-# write them, and a last norm.
+# Now put your three functions to work. What is left are the two tables of the vocabulary, one to read tokens
+# (`embedding`) and one to write them (`lm_head`), and a last norm.
 
 # %% name="your-total"
 c = config
@@ -294,7 +319,7 @@ yours = sum(each[letter] for letter in c["hybrid_override_pattern"]) + 2 * c["vo
 print(f"{yours:,} parameters")
 
 # %% name="by-block"
-parameters.by_block(arch)
+parameters.by_block(arch).style.format(thousands=",")
 
 # %% [markdown] name="meta"
 # Is that what a program makes of the same file? transformers can build a model on PyTorch's **meta** device: all shapes
@@ -405,16 +430,17 @@ figures.show(
 # %% name="bytes-numbers"
 alone, full = steps["step_gb"].iloc[0], steps.set_index("batch")["step_gb"][64]
 print(
-    f"alone {alone:.1f} GB, a batch of 64 {full:.1f} GB: {full / alone:.1f} times as much for 64 times as many tokens"
+    f"alone: {alone:.1f} GB; a batch of 64: {full:.1f} GB, {full / alone:.1f} times as much for 64 times the tokens"
 )
 print(
     f"at {b200['bandwidth_tb_s']:g} TB/s: {alone / b200['bandwidth_tb_s']:.2f} ms and {full / b200['bandwidth_tb_s']:.1f} ms (modelled)"
 )
 
 # %% [markdown] name="bytes-2"
-# Two things are true at once. Batching still pays: 64 callers cost far less than 64 times one. And the
-# advantage over a dense model melts: at that batch a step reads nearly the whole model, while a dense model as large as
-# the active part would still read what it read for one. So "only so many billions active" is a promise for one caller.
+# Two things are true at once. Batching still pays: 64 callers cost far less than 64 times one. And the advantage over a
+# **dense** model, one without experts, in which every token uses every weight, melts. At that batch a step reads nearly
+# the whole model. A dense model as large as the active part would still read only that part, as for one caller. So
+# "only so many billions active" is a promise for one caller.
 #
 # The milliseconds are a **floor**, not a forecast: they count nothing but reading weights at the bandwidth of the data
 # sheet. A real step takes longer.
@@ -490,6 +516,7 @@ exercise.case(
         (state // 2, "The state is kept in float32: four bytes a number."),
         (state // 4, "Numbers are not bytes: four bytes each."),
         (state // 23, "That is one layer."),
+        (state // 64, "One factor is missing: each head has `head_dim * state` numbers."),
         (state // 23 * 6, "You counted the attention layers."),
         (state // 23 * 52, "Only the Mamba layers keep a state."),
         (lambda result: abs(result - 46) < 0.1, "That is in MiB; bytes were asked for."),
@@ -584,7 +611,9 @@ gpu_panel = panels.own_gpu(arch)
 # ## 9. Watch it happen
 #
 # Formulas are cheap. So here is a model of the same architecture, so tiny that it runs on any processor, with random
-# weights. transformers runs it on texts of growing length, and we weigh its cache after each, byte by byte.
+# weights. transformers runs it on texts of growing length, and we weigh its cache after each, byte by byte. (Its pattern
+# has one letter more, `-`: a plain network, or MLP, that every token uses whole. PhoneLLM has none; some of its family
+# do.)
 
 # %% name="tiny-config"
 small = tiny.config()
@@ -612,7 +641,7 @@ defaults = parameters.class_defaults()
 defaults[~defaults["same"]]
 
 # %% name="default-models"
-parameters.default_models(arch)
+parameters.default_models(arch).style.format(thousands=",")
 
 # %% [markdown] name="traps-2"
 # Our reader refuses instead, and names the field. Try it:
@@ -655,6 +684,8 @@ print("the same layers:", architecture.read(newer).layers == arch.layers)
 pd.concat([panels.summary(architecture.example(name)) for name in architecture.examples()], axis=1)
 
 # %% [markdown] name="own-2"
+# (Multi-token prediction: extra layers that guess several tokens ahead. They are counted apart.)
+#
 # Choose one, or give your own: a path, the text, or a file. (Without widgets: `architecture.read("path/config.json")`
 # and `panels.summary` of that.)
 

@@ -35,12 +35,12 @@ server = engine.connect()
 # %% name="health"
 try:
     print("healthy:", repr(api.page(server, "/health")))
-except api.CourseError as error:  # not every hosted server has this page
-    print(error)
+except api.Refused as error:  # not every hosted server has this page
+    print("This server has no such page." if error.status == 404 else error)
 
 # %% [markdown] name="models-note"
-# *What do you serve?* The name in `id` is the one to send in requests. It is what `--served-model-name` says, or the
-# folder's name. `max_model_len` is the longest that prompt and answer together may be.
+# *What do you serve?* The name in `id` is the one to send in requests. It is what `--served-model-name` says; without
+# that flag, all that stood behind `--model`, be it a long path. `max_model_len` is the longest that prompt and answer together may be.
 
 # %% name="models"
 entries = json.loads(api.page(server, "/v1/models"))["data"]
@@ -64,8 +64,8 @@ try:
     metrics = api.metrics(server)
     rows = metrics[metrics["name"].isin(WATCH)]
     print(rows.assign(meaning=rows["name"].map(WATCH))[["name", "value", "meaning"]].to_string(index=False))
-except api.CourseError as error:
-    print(error)
+except api.Refused as error:
+    print("This server has no such page." if error.status == 404 else error)
 
 # %% [markdown] name="log-note"
 # *What happened?* That is in the log. A line of it names the process, the level, the time, the place in vLLM's source,
@@ -82,7 +82,7 @@ server_log.explained(log)
 # "GPU KV cache" on a CPU, too.)
 
 # %% name="figure-startup" tags=["figure"]
-phases = server_log.startup(log, before_s=start.before_s, origin=start.origin)
+phases = server_log.startup(log, before_s=start.before_s, origin=start.origin, server=start.server)
 figures.show(figures.startup_phases, phases, title="Where the time of a start goes")
 
 # %% [markdown] name="startup-2"
@@ -148,7 +148,7 @@ print(phonellm.render(hello))
 #
 # Look at the last two lines. The template opens the assistant's turn, and in it a **think pair**: `<think>`. The model
 # goes on from there, so it thinks, and the caller waits. A request can send `enable_thinking: false`. Then the template
-# writes the pair itself, empty and already closed, on the same line, and the model goes on with the answer.
+# writes the pair itself, empty and already closed, all on one line, and the model goes on with the answer.
 
 # %% [markdown] name="ex-1-card"
 # ### Exercise 1: the end of the prompt
@@ -178,6 +178,10 @@ exercise = check.Exercise(
         "first line break, and nothing after it.",
     ),
 )
+no_opening = (
+    lambda text: not text.startswith("<|im_start|>assistant\n"),
+    "Begin with `<|im_start|>assistant` and a line break. What stands before belongs to the last message.",
+)
 own = templates.embedded()  # the course's own template: the same endings, whatever PhoneLLM's file says
 exercise.case(
     "thinking on",
@@ -194,6 +198,7 @@ exercise.case(
             lambda text: "<think>" not in text,
             "The think pair is missing: thinking is on unless switched off.",
         ),
+        no_opening,
     ],
 )
 exercise.case(
@@ -212,6 +217,7 @@ exercise.case(
         ),
         (lambda text: "<think>\n" in text, "The empty pair has nothing in it, no line break either."),
         (lambda text: text.endswith("\n"), "Nothing follows the pair: the answer begins right there."),
+        no_opening,
     ],
 )
 exercise.verdict()
@@ -252,13 +258,13 @@ del silent["temperature"]
 zero = streaming.chat_request(hello, max_tokens=12, temperature=0)
 for name, request in {"not sent": silent, "sent, 0": zero}.items():
     said = [latency.measure(streaming.ask(server, request)).answer for _ in range(3)]
-    print(f"{name}: {len(set(said))} different replies, such as {said[0]!r}")
+    print(f"{name}: {len(said)} replies, {len(set(said))} different, such as {said[0]!r}")
 
 # %% [markdown] name="temperature-2"
 # Nobody sent a temperature, and yet one was used. vLLM looks in three places, in this order: the request; the model's
 # `generation_config.json` (which it reads unless told not to, with `--generation-config`); its own default, which is to
-# sample. PhoneLLM's file says `do_sample: true`. Its card says temperature 0, because it was trained for that. The two
-# disagree, and the file wins if you say nothing.
+# sample. PhoneLLM's file says `do_sample: true`; its card says temperature 0, because it was trained for that. vLLM does
+# not read that word of the file, only a temperature. Where neither you nor the file names one, it samples all the same.
 #
 # So say it, twice: in every request, as `streaming.chat_request` does, and at the server, for clients that forget:
 # `--override-generation-config '{"temperature":0}'`. Section 8 shows that flag at work.
@@ -287,11 +293,18 @@ pieces[:3]
 # all are there. (`required` makes the small model call; left to itself, it never would. PhoneLLM decides by itself.)
 
 # %% name="tool-parse"
-call = {"id": "made-up", "name": "find_order", "arguments": '{"order": "1234"}'}  # if this server calls none
+call = {"id": "made-up", "name": "find_order", "arguments": '{"order": "1234"}'}
 if pieces:
     call = {"id": pieces[0]["id"], "name": pieces[0]["function"]["name"]}
     call["arguments"] = "".join(piece["function"].get("arguments") or "" for piece in pieces)
-print(call["name"], json.loads(call["arguments"]))
+else:
+    print("This server called no tool. We go on with a call of our own.")
+try:
+    wanted = json.loads(call["arguments"])["order"]
+except (ValueError, KeyError, TypeError):  # cut off, or not what the tool takes
+    print(f"This server made a call that cannot be run: {call['arguments']!r}. We mend it.")
+    wanted, call["arguments"] = "1234", '{"order": "1234"}'
+print(call["name"], call["arguments"])
 
 
 # %% name="tool-run"
@@ -301,7 +314,7 @@ def find_order(order: str) -> dict:
 
 
 begun = time.perf_counter()
-result = find_order(**json.loads(call["arguments"]))
+result = find_order(wanted)
 tool_ms = (time.perf_counter() - begun) * 1000
 result
 
@@ -361,10 +374,16 @@ exercise.case(
         shape(got) == ["system", "user", "assistant", "tool"]
         and got[:2] == asked
         and got[2]["tool_calls"][0]["id"] == got[3]["tool_call_id"] == "call-a"
+        and got[2]["tool_calls"][0]["type"] == "function"
         and got[2]["tool_calls"][0]["function"] == {"name": "find_order", "arguments": '{"order": "0077"}'}
         and json.loads(got[3]["content"]) == {"status": "sent"}
     ),
     mistakes=[
+        (lambda got: isinstance(got, dict | str), "Return a list: all messages, old and new."),
+        (
+            lambda got: got[:1] == [asked],
+            "A list in a list. Unpack the old messages: `[*messages, ...]`.",
+        ),
         (lambda got: shape(got)[-1] == "user", "A tool's result has a role of its own: `tool`."),
         (
             lambda got: shape(got) == ["system", "user", "tool"],
@@ -392,6 +411,26 @@ exercise.case(
             lambda got: isinstance(got[2]["tool_calls"], dict),
             "`tool_calls` is a list: a model may call two at once.",
         ),
+        (
+            lambda got: not got[2].get("tool_calls"),
+            "The call goes into `tool_calls`, not into `content`.",
+        ),
+        (
+            lambda got: "function" not in got[2]["tool_calls"][0],
+            "Look at the shape in the card: name and arguments stand inside `function`.",
+        ),
+        (
+            lambda got: got[2]["tool_calls"][0].get("type") != "function",
+            "The call lacks its `type`, which is `function`.",
+        ),
+        (
+            lambda got: got[2]["tool_calls"][0]["function"]["arguments"] == json.dumps(made["arguments"]),
+            "`arguments` is text already; `json.dumps` put it in quotes once more.",
+        ),
+        (
+            lambda got: got[2]["tool_calls"][0]["id"] != "call-a" or got[3]["tool_call_id"] != "call-a",
+            "Both new messages carry the id of the call that was given: `call['id']`.",
+        ),
     ],
 )
 exercise.verdict()
@@ -402,13 +441,14 @@ second_turn = exercise.use(second_turn)
 # say. The words are ours; the time is the server's.
 
 # %% name="tool-second"
-messages = second_turn(question, call, result)
+messages = second_turn(list(question), call, result)
 sentence = {"choice": ["Your order is in the workshop and will be ready on Friday."]}
 after = {"tools": offer["tools"], "tool_choice": "none", "structured_outputs": sentence}
 reply = streaming.ask(server, streaming.chat_request(messages, max_tokens=30, **after))
 call_row, row = latency.measure(first), latency.measure(reply)
 waits = {"the call": call_row.e2e_ms, "the tool": tool_ms, "the answer": row.ttfat_ms}
-print(f"{row.answer}\n{row.cached_tokens} of {row.prompt_tokens} prompt tokens came from the cache\n")
+cached = "an unknown number" if row.cached_tokens is None else row.cached_tokens
+print(f"{row.answer}\n{cached} of {row.prompt_tokens or 'the'} prompt tokens came from the cache\n")
 pd.Series(waits, dtype=float).rename("the caller waits, ms").round(1)
 
 # %% [markdown] name="tool-time"
@@ -503,7 +543,7 @@ print(port.tail())
 # drill takes a free one.
 
 # %% name="start-3"
-del changes["--port"]
+changes.pop("--port", None)
 memory = drills.run("memory", changes, server)
 print(memory.tail())
 
@@ -538,7 +578,8 @@ exercise = check.Exercise(
     "04-3",
     hints=(
         "From the top, and stop at the first. What tells an error from a line that only mentions one?",
-        r"Loop over `server_log.frame(log)[\"message\"]` and return the first with `re.match(r\"\w+Error: \", message)`.",
+        'Loop over `server_log.frame(log)["message"]` and return the first with '
+        r'`re.match(r"\w+Error: ", message)`.',
     ),
 )
 last = [
@@ -552,6 +593,14 @@ last = [
     ),
     (lambda got: "raise " in str(got), "That is the line of source that raised it; the message comes below."),
     (lambda got: "pid=" in str(got), "Only the message: take it from `server_log.frame(log)`."),
+    (
+        lambda got: "failed to start" in str(got),
+        "That something failed, not what. Look for the name of an error, whatever the line's level is.",
+    ),
+    (
+        lambda got: re.fullmatch(r"\w+Error: ?", str(got)),
+        "Return the whole message, not only what the pattern matched.",
+    ),
     (lambda got: got is None, "There is one: `re.match` from the beginning of each message."),
 ]
 for name, words in {
@@ -719,7 +768,7 @@ figures.show(figures.stream_timeline, chunks, title="The same thoughts, told apa
 
 # %% name="temperature-server"
 said = [latency.measure(session.ask("silent", silent)).answer for _ in range(3)]
-print(f"{len(set(said))} different replies, such as {said[0]!r}")
+print(f"{len(said)} replies, {len(set(said))} different, such as {said[0]!r}")
 
 # %% [markdown] name="kill-note"
 # *Killed in mid-stream.* When memory runs out, the system ends the largest process without a word: the one that holds the
@@ -738,7 +787,8 @@ pd.Series(vars(broken)).drop("exit_code").to_frame(session.origin)
 # %% name="kill-log"
 said = server_log.frame(session.log())
 fatal = said[said["message"].str.contains("exited unexpectedly|EngineDeadError|Shutting down")]
-print(fatal.drop_duplicates("message")[["process", "level", "message"]].to_string(index=False))
+for row in fatal.drop_duplicates("message").itertuples():
+    print(f"{row.process} {row.level}: {row.message}")
 print("exit code:", broken.exit_code)
 
 # %% [markdown] name="kill-3"
@@ -798,7 +848,7 @@ for line in serve.missing(recipe) or ["nothing: type make serve PROFILE=b200-nvf
 known_problems.table()[["problem", "affects", "what_to_do", "how_to_test"]]
 
 # %% [markdown] name="problems-test-note"
-# Half of them can be tested on any server that runs. Two of these tests, on the one behind this notebook:
+# More than half of them can be tested on any server that runs. Two of these tests, on the one behind this notebook:
 
 # %% name="problems-test"
 known_problems.check(server, known_problems.think_leak, known_problems.temperature_default)

@@ -195,9 +195,9 @@ class _Connection(asyncio.Protocol):
             error = {"error": {"message": 'This server only streams: send "stream": true.'}}
             self.transport.write(_http_json(error, "400 Bad Request"))
             return
-        label = re.search(rb"\bid (\d+)", body)
+        labels = re.findall(rb"\bid (\d+)", body)  # the last one: what came before is history
         header = re.search(rb"x-request-id: *(\S+)", head, re.IGNORECASE)
-        name = label[1].decode() if label else ""
+        name = labels[-1].decode() if labels else ""
         law = self.replies.law
         most = request.get("max_completion_tokens") or request.get("max_tokens") or law.tokens
         self.count = min(law.tokens, most)
@@ -277,7 +277,7 @@ class KnownServer:
     def records(self) -> list[dict[str, Any]]:
         """All requests so far, in the order in which they ended.
 
-        Each: ``id`` (the number after "id" in the prompt), ``request_id`` (the X-Request-Id header),
+        Each: ``id`` (the last number after "id" in the prompt), ``request_id`` (the X-Request-Id header),
         ``arrived_ns``, and in step with each other ``kinds`` (role, reasoning, answer, finish, usage),
         ``due_ns`` and ``sent_ns``; ``complete`` is False where the client went away.
         """

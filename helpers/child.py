@@ -151,12 +151,12 @@ class Child:
         )
 
     def lives(self) -> bool:
-        """Whether it is looked after, so it is starting or runs."""
-        return supervisor.runs(self.guard)
+        """Whether it is starting or runs."""
+        return self.exit_code() is None and supervisor.runs(self.guard)
 
     def _guarded(self) -> bool:
         """Whether its supervisor lives, or has done its work."""
-        return self.lives() or self.exit_code() is not None
+        return supervisor.runs(self.guard) or self.exit_code() is not None
 
     def kill_engine(self) -> None:
         """End the process that holds the model, outright, as the system does when memory runs out.
@@ -175,7 +175,7 @@ class Child:
 
     def stop(self) -> None:
         """End it, if it runs, however short a while ago it was started."""
-        if self.lives():
+        if supervisor.runs(self.guard):
             with contextlib.suppress(psutil.NoSuchProcess):
                 psutil.Process(int(self.guard.split("-")[0])).terminate()
             supervisor.wait_for([self.guard], 3 * supervisor.POLITE_SECONDS)

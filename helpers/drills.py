@@ -124,7 +124,7 @@ def run(name: str, changes: Mapping[str, Any], server: Server) -> Outcome:
         outcome = recorded_start(name)
         print(_says_recorded(reason))
     else:
-        print("starting a second server; it will take 10 to 30 seconds to fail ...")
+        print("starting a second server; it will take 10 to 30 seconds to fail, longer where much runs ...")
         begun = time.monotonic()
         started = child.start(name, changes)
         try:

@@ -36,6 +36,10 @@ WORKSPACE = _find_workspace()
 class CourseError(Exception):
     """An error a learner can meet: its text says what happened, why, and what to type next."""
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython shows in a notebook: the text. Which of our lines noticed it is of no help there."""
+        return [f"{type(self).__name__}: {self}"]
+
 
 @dataclass(frozen=True)
 class Server:

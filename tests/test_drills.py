@@ -295,6 +295,12 @@ def test_who_runs_the_cells_out_of_order_is_told(stand_in):
         session.ask("late", streaming.chat_request("hi"))
 
 
+def test_one_whose_end_is_known_has_ended_though_its_supervisor_still_ends(stand_in):
+    one = child.start("crash", {"--tool-call-parser": "crash"})
+    assert one.wait() == 3
+    assert not replace(one, guard=supervisor.identity(os.getpid())).lives()
+
+
 def test_a_second_session_ends_the_first_however_soon(stand_in):
     drills.session({"--tool-call-parser": "ok"}, MAIN)
     drills.session({"--tool-call-parser": "ok"}, MAIN).stop()

@@ -10,7 +10,7 @@
 # | **You will** | read a live server's pages and its log; render chat templates; make a tool call with both its turns; start servers that fail, find out why, and start one that works; kill one in mid-sentence |
 # | **You will learn** | what each flag of a B200 recipe is for; what temperature, thinking and parsers do to what a caller hears; how to read a vLLM log from the right end |
 # | **You need** | lesson 00 |
-# | **Time** | 45 minutes, of which the cells run for about two |
+# | **Time** | 60 minutes, of which the cells run for about two |
 
 # %% name="setup" tags=["setup"]
 import json

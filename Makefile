@@ -4,7 +4,7 @@ VENV := .venv/bin/python
 BOOT := $(PYTHON3) -I helpers/bootstrap.py
 export PYTHON TORCH ENGINE
 
-.PHONY: help lab test setup setup-dev stop status engine notebooks lint record bench lock serve
+.PHONY: help lab test setup setup-dev stop status engine notebooks lint record bench bench-load lock serve
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -44,6 +44,9 @@ lint: setup-dev ## style of the code, and whether the notebooks are what the sou
 
 bench: setup-dev ## how exact is our timer, beside two other tools
 	@$(VENV) -m benchmarks.timer
+
+bench-load: setup-dev ## do our load maker, aiperf and guidellm see the same
+	@$(VENV) -m benchmarks.load_tools
 
 lock: setup-dev ## resolve the pinned files under requirements/ anew
 	@requirements/lock.sh

@@ -22,3 +22,5 @@ pin voice.txt requirements/voice.in
 [ ! -f requirements/aiperf.in ] || pin aiperf.txt requirements/aiperf.in
 pin guidellm.txt requirements/guidellm.in requirements/torch-needs.in --override requirements/overrides.txt
 pin deploy.txt requirements/deploy.in
+pin aiconfigurator.txt requirements/aiconfigurator.in
+pin dynamo.txt requirements/dynamo.in

@@ -1,0 +1,313 @@
+"""How many live calls a GPU could carry that nobody here has: a phone line on a modelled server.
+
+The same calls as in the real load (:mod:`helpers.workload`) are asked of a server in virtual time
+(:mod:`helpers.scheduler`) whose steps take what :mod:`helpers.machine_model` says. Everything is modelled.
+
+A modelled call differs from a real one in three ways, all on the safe side or said: each answer is as long as
+the turn allows; words become tokens by a rule of thumb; nobody thinks, hangs up early or sends late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from random import Random
+
+import numpy as np
+import pandas as pd
+
+from helpers import published, scheduler
+from helpers.machine_model import PARAMETERS, Machine, machine, mamba_block, parameter_table
+from helpers.origins import validate
+from helpers.scheduler import Ask, Simulation
+from helpers.settings import CourseError
+from helpers.workload import Call, Workload, load
+
+__all__ = [
+    "PARAMETERS",
+    "Machine",
+    "asks",
+    "curve",
+    "limit",
+    "machine",
+    "mamba_block",
+    "parameter_table",
+    "sensitivity",
+    "simulate",
+]
+
+LIMIT_MS = published.value("card.ttfat_ceiling")
+TOKENS_PER_WORD = published.value("assumption.tokens_per_word")
+# Our assumptions, in tokens: what the template puts around a message, a call of a tool, and its result.
+MESSAGE_TOKENS = 6
+MARK_TOKENS = 4  # what makes the first words of a call its own, see Call.opening
+TOOL_CALL_TOKENS = 24
+TOOL_RESULT_TOKENS = 40
+# Answers behind one P95. The clock is virtual, so they cost little; 5 % of them are 200 above the percentile.
+REQUESTS = 4000
+SHORTEST_CALLS = 2.0  # one call long to fill the lines, at least one more to measure
+MOST_CALLS = 20_000  # a search ends here: the answer would be beyond any sense
+
+
+def asks(
+    workload: Workload, call: Call, *, first: bool = False, system_tokens: int | None = None
+) -> list[Ask]:
+    """What one call asks of the server, with lengths in tokens.
+
+    Args:
+        workload: the kind of call.
+        call: one of its calls.
+        first: the system prompt is not in the cache yet.
+        system_tokens: tokens of the system prompt; by default its words times the rule of thumb.
+
+    Returns:
+        One ask a request. A turn with a tool is two: the call of the tool, and the answer.
+    """
+    system = _tokens(call.system) if system_tokens is None else system_tokens
+    held = system + MESSAGE_TOKENS
+    known = 0 if first else held
+    made, answer_s = [], 0.0
+    for number, turn in enumerate(call.turns):
+        held += _tokens(turn.user) + MESSAGE_TOKENS + (MARK_TOKENS if number == 0 else 0)
+        pause = turn.think_s + turn.speak_s
+        label = {"call": call.id, "turn": number}
+        if turn.calls_tool:
+            made.append(Ask(held, TOOL_CALL_TOKENS, known, answer_s, pause, **label))
+            known = held + TOOL_CALL_TOKENS
+            held = known + TOOL_RESULT_TOKENS + 2 * MESSAGE_TOKENS
+            answer_s, pause = 0.0, turn.tool_s
+        made.append(Ask(held, turn.max_tokens, known, answer_s, pause, tool=turn.calls_tool, **label))
+        held += turn.max_tokens + MESSAGE_TOKENS
+        known = held - MESSAGE_TOKENS
+        words = turn.max_tokens / TOKENS_PER_WORD
+        answer_s = 60 * words / workload.value("agent_words_per_minute")
+    return made
+
+
+def simulate(
+    where: Machine,
+    live_calls: int,
+    *,
+    workload: Workload | None = None,
+    max_num_seqs: int = 128,
+    max_num_batched_tokens: int = 8192,
+    cache: int | float | None = None,
+    system_tokens: int | None = None,
+    pauses: bool = True,
+    requests: int = REQUESTS,
+    seed: int = 0,
+) -> Simulation:
+    """``live_calls`` lines, each with one call after another, on a modelled server.
+
+    Args:
+        where: the server's machine.
+        live_calls: people on the phone at once.
+        workload: the kind of call; the support call by default.
+        max_num_seqs: requests that run at once.
+        max_num_batched_tokens: tokens of a step.
+        cache: see :meth:`helpers.machine_model.Machine.limits`.
+        system_tokens: instead of the workload's own system prompt.
+        pauses: False: nobody speaks, listens or thinks, so each line has a request in flight at all times
+            and ``live_calls`` is the number of requests in flight.
+        requests: measured answers to get, about.
+        seed: of the calls and of when the lines begin.
+
+    Returns:
+        The simulation, see :func:`helpers.scheduler.run`; its ``requests`` have the further columns ``phase``
+        (``warmup`` until every line is in its steady state) and ``live_calls``.
+
+    Raises:
+        CourseError: the machine, or an argument, makes no sense.
+    """
+    if live_calls < 1:
+        raise CourseError(f"live_calls is {live_calls}. Ask for 1 or more.")
+    workload = workload or load()
+    limits = where.limits(
+        max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens, cache=cache
+    )
+    sample = [_asks(workload, number, seed, system_tokens, pauses) for number in range(20)]
+    per_call = float(np.mean([len(call) for call in sample]))
+    # How long a call takes, about. Without pauses all lines are in the server all the time.
+    beside = 1 if pauses else min(live_calls, max_num_seqs)
+    call_s = float(np.mean([sum(_about_s(where, ask, beside) for ask in call) for call in sample]))
+    until_s = max(SHORTEST_CALLS * call_s, call_s * (1 + requests / per_call / live_calls))
+    lines, number = [], 0
+    for _ in range(live_calls):
+        line: list[Ask] = []
+        planned_s = 0.0
+        while planned_s <= until_s:
+            made = _asks(workload, number, seed, system_tokens, pauses)
+            planned_s += sum(_about_s(where, ask, 1) for ask in made)
+            line += made
+            number += 1
+        lines.append(line)
+    chance = Random(f"starts {seed}")
+    starts = [chance.uniform(0, call_s) for _ in lines]
+    found = scheduler.run(lines, where.step_ms, limits, starts_s=starts, until_s=until_s)
+    frame = found.requests
+    frame["phase"] = np.where(frame["due_s"] < call_s, "warmup", "measured")
+    frame["live_calls"] = float(live_calls)
+    frame.attrs["window_s"] = until_s - call_s
+    return found
+
+
+def curve(
+    where: Machine | None = None, live_calls: Iterable[int] = (8, 32, 64, 128, 256, 512), **how: object
+) -> pd.DataFrame:
+    """TTFAT against the number of live calls, on a modelled server.
+
+    Args:
+        where: the server's machine; one B200 in BF16, uncorrected, by default.
+        live_calls: the levels.
+        **how: as in :func:`simulate`.
+
+    Returns:
+        One row a level: ``live_calls``, ``ttfat_p50_ms``, ``ttfat_p95_ms``, ``requests`` and ``calls`` behind
+        them, ``in_flight`` (mean), ``duty_cycle`` (share of a live call in which its request is in flight),
+        ``queue_p95_ms``, ``tpot_p50_ms``, ``busy`` (share of the time in which a step runs), ``cached_share``
+        (of the prompts' tokens), ``gpu``, ``format``, ``factor`` and ``origin`` (modelled).
+
+    Raises:
+        CourseError: as :func:`simulate`.
+    """
+    where = where or machine()
+    rows = []
+    for level in live_calls:
+        found = simulate(where, level, **how)
+        rows.append(_row(found, level) | {"gpu": where.gpu, "format": where.fmt, "factor": where.factor})
+    return validate(pd.DataFrame(rows).assign(origin="modelled"), used_by="capacity.curve")
+
+
+def _row(found: Simulation, level: int) -> dict[str, float]:
+    rows = found.requests[found.requests["phase"] == "measured"]
+    in_flight = float(rows["e2e_ms"].sum()) / 1000 / found.requests.attrs["window_s"]
+    return {
+        "live_calls": level,
+        "ttfat_p50_ms": float(rows["ttfat_ms"].quantile(0.5)),
+        "ttfat_p95_ms": float(rows["ttfat_ms"].quantile(0.95)),
+        "requests": len(rows),
+        "calls": rows["call"].nunique(),
+        "in_flight": in_flight,
+        "duty_cycle": in_flight / level,
+        "queue_p95_ms": float(rows["queue_ms"].quantile(0.95)),
+        "tpot_p50_ms": float(rows["tpot_ms"].median()),
+        "busy": found.busy_s / found.span_s,
+        "cached_share": float(rows["cached_tokens"].sum() / rows["prompt_tokens"].sum()),
+    }
+
+
+def limit(
+    where: Machine | None = None, *, limit_ms: float = LIMIT_MS, steps: float = 0.03, **how: object
+) -> dict[str, float]:
+    """The largest number of live calls whose P95 TTFAT stays under a limit, on a modelled server.
+
+    Doubles until the limit is passed, then halves the gap until it is ``steps`` wide. Close to the edge the
+    P95 of some thousand simulated answers moves with the seed: answers in live calls that differ by less than
+    about 5 % do not differ, nor do answers in requests in flight that differ by less than about 10 %. (The search with statistics, for measurements, is :mod:`helpers.search`.)
+
+    Args:
+        where: the server's machine; one B200 in BF16, uncorrected, by default.
+        limit_ms: 600 by default, as on the model's card.
+        steps: how close the answer is, as a share of it.
+        **how: as in :func:`simulate`.
+
+    Returns:
+        The row of :func:`curve` at the answer, as a dict; with ``live_calls`` 0 if not even one call holds.
+
+    Raises:
+        CourseError: as :func:`simulate`.
+    """
+    where = where or machine()
+
+    def row(level: int) -> dict[str, float]:
+        return curve(where, [level], **how).iloc[0].to_dict()
+
+    low, best, high = 0, {"live_calls": 0}, 8
+    while high <= MOST_CALLS and (found := row(high))["ttfat_p95_ms"] <= limit_ms:
+        low, best, high = high, found, high * 2
+    while high - low > max(1, steps * low):
+        middle = (low + high) // 2
+        found = row(middle)
+        if found["ttfat_p95_ms"] <= limit_ms:
+            low, best = middle, found
+        else:
+            high = middle
+    return best
+
+
+def sensitivity(
+    where: Machine | None = None,
+    *,
+    limit_ms: float = LIMIT_MS,
+    prompts: Sequence[int] = (500, 1500, 4000, 8000),
+    caches: Sequence[int | float | None] = (0, None, 0.5, 0.95),
+    formats: Sequence[str] = ("BF16", "FP8", "NVFP4"),
+    seats: Sequence[int] = (32, 64, 128, 512),
+    say: Callable[[str], None] | None = None,
+    **how: object,
+) -> pd.DataFrame:
+    """How the largest number of live calls moves when one thing is changed and the rest stays.
+
+    Args:
+        where: the server's machine to begin with; one B200 in BF16, uncorrected, by default.
+        limit_ms: the limit of P95 TTFAT.
+        prompts: tokens of the system prompt.
+        caches: prefix cache, see :meth:`helpers.machine_model.Machine.limits`.
+        formats: of the weights.
+        seats: values of ``max_num_seqs``.
+        say: told each answer as it comes.
+        **how: as in :func:`simulate`.
+
+    Returns:
+        One row a case: ``what`` is changed, to which ``value``, ``live_calls``, ``in_flight``,
+        ``ttfat_p50_ms``, ``ttfat_p95_ms``, ``cached_share``, ``start`` (the case that all others differ
+        from) and ``origin`` (modelled).
+    """
+    where = where or machine()
+    cases: list[tuple[str, str, Machine, dict[str, object]]] = [("as it is", "", where, {})]
+    cases += [("system prompt", f"{size:,} tokens", where, {"system_tokens": size}) for size in prompts]
+    cases += [("prefix cache", _cache_words(where, cache), where, {"cache": cache}) for cache in caches]
+    for fmt in formats:
+        other = machine(where.gpu, fmt, gpus=where.gpus, **where.constants).slower(where.factor)
+        cases.append(("format", fmt, other, {}))
+    cases += [("max-num-seqs", f"{count}", where, {"max_num_seqs": count}) for count in seats]
+    rows = []
+    for what, value, place, changed in cases:
+        found = limit(place, limit_ms=limit_ms, **how | changed)
+        columns = ("live_calls", "in_flight", "ttfat_p50_ms", "ttfat_p95_ms", "cached_share")
+        row = {"what": what, "value": value} | {name: found.get(name, np.nan) for name in columns}
+        rows.append(row | {"start": not changed and place is where})
+        if say:
+            say(f"{what} {value}: {row['live_calls']:.0f} live calls")
+    return validate(pd.DataFrame(rows).assign(origin="modelled"), used_by="capacity.sensitivity")
+
+
+def _cache_words(where: Machine, cache: int | float | None) -> str:
+    if cache is None:
+        return f"blocks of {mamba_block(where.arch):,} tokens"
+    if isinstance(cache, float):
+        return f"{cache:.0%} of what is known"
+    return f"blocks of {cache:,} tokens" if cache else "off"
+
+
+@lru_cache(maxsize=8192)
+def _asks(
+    workload: Workload, number: int, seed: int, system_tokens: int | None, pauses: bool
+) -> tuple[Ask, ...]:
+    """What call ``number`` asks. Kept, because a search for the limit needs the same calls often."""
+    call = workload.call(number, seed=seed)
+    made = asks(workload, call, first=number == 0, system_tokens=system_tokens)
+    return tuple(made if pauses else (replace(ask, listen_s=0.0, pause_s=0.0) for ask in made))
+
+
+def _about_s(where: Machine, ask: Ask, beside: int) -> float:
+    """Seconds of one ask among ``beside`` running ones, its pauses included."""
+    each = where.step_ms(beside, ask.prompt_tokens // ask.output_tokens if beside > 1 else 0)
+    work_ms = where.delay_ms + where.step_ms(0, ask.prompt_tokens) + ask.output_tokens * each
+    return ask.listen_s + ask.pause_s + work_ms / 1000
+
+
+def _tokens(text: str) -> int:
+    """Tokens of a text by the rule of thumb (``assumption.tokens_per_word`` in ``data/published.csv``)."""
+    return max(1, round(len(text.split()) * TOKENS_PER_WORD))

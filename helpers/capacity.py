@@ -204,7 +204,8 @@ def limit(
 
     Doubles until the limit is passed, then halves the gap until it is ``steps`` wide. Close to the edge the
     P95 of some thousand simulated answers moves with the seed: answers in live calls that differ by less than
-    about 5 % do not differ, nor do answers in requests in flight that differ by less than about 10 %. (The search with statistics, for measurements, is :mod:`helpers.search`.)
+    about 5 % do not differ, nor do answers in requests in flight that differ by less than about 10 %. (The
+    search with statistics, for measurements, is :mod:`helpers.search`.)
 
     Args:
         where: the server's machine; one B200 in BF16, uncorrected, by default.

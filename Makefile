@@ -51,11 +51,11 @@ bench-load: setup-dev ## do our load maker, aiperf and guidellm see the same
 lock: setup-dev ## resolve the pinned files under requirements/ anew
 	@requirements/lock.sh
 
-record: setup-dev ## record the runs under data/runs anew (about ten minutes; quiet machine, please)
+record: setup-dev ## record the runs under data/runs anew (about half an hour; quiet machine, please)
 	@$(VENV) -m helpers.opinions
-	@for lesson in 00_start_here 04_serve_with_vllm 05_measure_ttft; do \
+	@for lesson in 00_start_here 04_serve_with_vllm 05_measure_ttft 07_concurrency_and_the_limit; do \
 	  $(VENV) -m helpers.engine stop; \
 	  PHONELLM_RECORD=$$lesson PHONELLM_CHECK=strict $(VENV) -m nbconvert --to notebook --execute \
 	    --log-level WARN --output-dir workspace/runs/lessons notebooks/solutions/$$lesson.ipynb && \
 	  $(VENV) -m helpers.recorded finish $$lesson --replace || exit 1; done
-	@$(VENV) -m helpers.drills keep && $(VENV) -m helpers.tiny
+	@$(VENV) -m helpers.drills keep && $(VENV) -m helpers.tiny && $(VENV) -m helpers.sweeps record

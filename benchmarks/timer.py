@@ -286,9 +286,14 @@ def machine() -> dict[str, Any]:
             found[package] = version(package)
         except PackageNotFoundError:
             continue
-    pins = environments.AIPERF.requirements.read_text().splitlines()
-    found["aiperf"] = next(line.split()[0].partition("==")[2] for line in pins if line.startswith("aiperf=="))
+    found["aiperf"] = pinned(environments.AIPERF)
     return found
+
+
+def pinned(spec: environments.Environment) -> str:
+    """The version of the tool that an environment is named after."""
+    pins = spec.requirements.read_text().splitlines()
+    return next(line.split()[0].partition("==")[2] for line in pins if line.startswith(f"{spec.name}=="))
 
 
 # ---------------------------------------------------------------------------------------------------------
@@ -296,7 +301,8 @@ def machine() -> dict[str, Any]:
 # ---------------------------------------------------------------------------------------------------------
 
 
-def _grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+def grid(head: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """A Markdown table."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
@@ -325,7 +331,7 @@ def markdown(report: dict[str, Any]) -> str:
         f"First token after {first_ms}, {law['tokens']} tokens, a gap of {gap_ms}. "
         "Errors in ms; a percentile near or beyond 1 - 1/n is the largest value by another name.",
         "## Goals",
-        _grid(
+        grid(
             ["", "ours", "at most", "from", ""],
             [
                 [
@@ -340,27 +346,27 @@ def markdown(report: dict[str, Any]) -> str:
         ),
         "## TTFT of the tool minus TTFT by the server's log",
         "In the first wave all streams start together and open their connections.",
-        _grid(
+        grid(
             ["streams", "tool", "requests", *figures],
             [[r["concurrency"], r["tool"], r["wave"], *_figures(r)] for r in report["ttft"]],
         ),
         "## Our timer, stamp by stamp",
         "request: our sending stamp to the arrival at the server. chunk: the server's sending stamp to our "
         "arrival stamp.",
-        _grid(
+        grid(
             ["streams", "leg", *figures],
             [[r["concurrency"], r["leg"], *_figures(r)] for r in report["legs"]],
         ),
         "## The server against its own plan",
         "Not part of any error above: both sides are compared with what it did, not with what it planned.",
-        _grid(
+        grid(
             ["streams", "while timed by", *figures],
             [[r["concurrency"], r["tool"], *_figures(r)] for r in report["server"]],
         ),
         "## What each tool calls the first token",
         f"{MEANING_LEVEL} streams; role-only chunk at once, then {report['meaning_law']['reasoning_tokens']} "
         "reasoning tokens, then the answer. Median distance of the tool's TTFT to each, ms.",
-        _grid(
+        grid(
             ["tool", "n", "first chunk", "first token", "first answer token", "so it means"],
             [
                 [r["tool"], r["n"]]

@@ -4,8 +4,8 @@
 and source. :func:`table` puts beside each what our own model (:mod:`helpers.capacity`), aiconfigurator and
 dynamo.replay say. A factor is fitted on one named point for each model, GPU and format: the time per token
 at the load nearest to eight requests in flight. (That rule was chosen with some uncorrected ratios already
-known, and before any corrected error was.) All other points are a test. Points that come out wrong stay wrong, with a
-word on what is known about them (:data:`OPEN`).
+known, and before any corrected error was.) All other points are a test. Points that come out wrong stay
+wrong, with a word on what is known about them (:data:`OPEN`).
 
 Metrics: ``ttft_ms`` and ``tpot_ms`` are means (or the source does not say), ``..._p50_ms``, ``..._p95_ms``
 and ``..._p99_ms`` percentiles over requests, ``tok_s`` tokens of all answers in a second,

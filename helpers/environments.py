@@ -51,7 +51,7 @@ class Environment:
 
 
 AIPERF = Environment("aiperf", REPO / "requirements" / "aiperf.txt", 140, 900, python=((3, 11), (3, 13)))
-GUIDELLM = Environment("guidellm", REPO / "requirements" / "guidellm.txt", 79, 1250, torch=True)
+GUIDELLM = Environment("guidellm", REPO / "requirements" / "guidellm.txt", 79, 1500, torch=True)
 
 
 def environment(spec: Environment, *, say: Say = print) -> Path:

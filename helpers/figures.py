@@ -11,7 +11,9 @@ nothing and leaves matplotlib's settings as they were. Then
 This module holds those three and is the one to import. The figures are in more of them: one reply
 (:mod:`helpers.figures_reply`), many requests (:mod:`helpers.figures_requests`), the course and its budget
 (:mod:`helpers.figures_course`), the model (:mod:`helpers.figures_model`) and its memory
-(:mod:`helpers.figures_memory`). What they share is in :mod:`helpers.drawing`.
+(:mod:`helpers.figures_memory`), calls (:mod:`helpers.figures_calls`), their load
+(:mod:`helpers.figures_load`) and its limit (:mod:`helpers.figures_limit`). What they share is in
+:mod:`helpers.drawing`.
 """
 
 from __future__ import annotations
@@ -27,8 +29,11 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from helpers import drawing
+from helpers.figures_calls import call_timeline, little_check
 from helpers.figures_course import budget_line, course_map
 from helpers.figures_hub import download_minutes, second_run
+from helpers.figures_limit import percentiles_by_run, search_path
+from helpers.figures_load import latency_curve, saturation
 from helpers.figures_memory import cache_growth, request_memory, what_fits
 from helpers.figures_model import bytes_per_step, distinct_experts, model_layers
 from helpers.figures_reply import itl, stream_timeline
@@ -47,16 +52,22 @@ __all__ = [
     "budget_line",
     "bytes_per_step",
     "cache_growth",
+    "call_timeline",
     "client_vs_server",
     "course_map",
     "distinct_experts",
     "download_minutes",
     "itl",
     "latency_bars",
+    "latency_curve",
+    "little_check",
     "model_layers",
     "percentile_by_samples",
+    "percentiles_by_run",
     "request_memory",
+    "saturation",
     "save",
+    "search_path",
     "second_run",
     "show",
     "startup_phases",

@@ -1,0 +1,103 @@
+"""Lesson 07 names the mistakes that people make in it: each wrong answer gets the words meant for it."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom
+
+from helpers import check, settings, sources
+
+[SOURCE] = [path for path in sources.paths() if path.stem.startswith("07_")]
+CELLS = {cell.name: cell.source for cell in sources.read(SOURCE)}
+
+# exercise -> (function, its right body, (what is written instead of what, part of the words) ...)
+WRONG = {
+    "ex-1": (
+        (
+            "return in_flight / duty_cycle",
+            "return in_flight * duty_cycle",
+            "You multiplied by the duty cycle",
+        ),
+        ("flight_s / call_s", "flight_s / (call_s - flight_s)", "work over rest"),
+        ("flight_s / call_s", "100 * flight_s / call_s", "no factor of 100"),
+        ("flight_s / call_s", "1 - flight_s / call_s", "the share of the call without work"),
+        ("return in_flight / duty_cycle", "return 1 / duty_cycle", "how many calls share one request"),
+    ),
+    "ex-2": (
+        ("requests_per_minute / 60", "requests_per_minute", "divide by 60 once"),
+        ("each_ms / 1000", "each_ms", "divide by 1000 once"),
+        ("requests_per_minute / 60", "1000 * requests_per_minute", "Bring both to seconds"),
+        ("requests_per_minute / 60", "requests_per_minute * 60", "You multiplied by 60"),
+        (
+            "return per_second * each_ms / 1000",
+            "return per_second / (each_ms / 1000)",
+            "the rate by the time",
+        ),
+        (
+            "return per_second * each_ms / 1000",
+            "return each_ms / 1000 / per_second if per_second else 0",
+            "time by the rate",
+        ),
+    ),
+    "ex-3": (
+        ("first_s - due_s", "first_s - _", "coordinated omission"),
+        ("* 1000", "* 1", "Multiply by 1000"),
+        ("first_s - due_s", "_ - due_s", "how late it was sent"),
+        ("first_s - due_s", "due_s - first_s", "Later minus earlier"),
+        ("waits.append(", "first_s is None or waits.append(", "left out the one without an answer"),
+        ("math.inf if", "None if", "cannot be compared with a limit"),
+        ("math.inf if", "0 if", "the best there is"),
+    ),
+    "ex-4": (
+        (
+            "binom.cdf(slow, count, 0.05) <= 0.05",
+            "slow <= 0.05 * count",
+            "more often than once in three tries",
+        ),
+        ("binom.cdf(slow, count, 0.05) <= 0.05", "binom.cdf(slow - 1, count, 0.05) <= 0.05", "is one short"),
+        (
+            "binom.cdf(slow, count, 0.05) <= 0.05",
+            "binom.cdf(slow + 1, count, 0.05) <= 0.05",
+            "just below 0.05",
+        ),
+        ("binom.sf(slow - 1,", "binom.sf(slow,", "it means *more than*"),
+        ("binom.sf(slow - 1, count, 0.05) <= 0.05", "slow > 0.05 * count", "is no proof"),
+        ("binom.sf(slow - 1,", "binom.sf(slow - 2,", "too many for the line"),
+        (
+            "binom.cdf(slow, count, 0.05) <= 0.05",
+            "binom.cdf(slow, count, 0.05) > 0.05",
+            "Which of the two chances",
+        ),
+    ),
+}
+
+
+@pytest.fixture(autouse=True)
+def own_workspace(tmp_path, monkeypatch):
+    monkeypatch.setattr(settings, "WORKSPACE", tmp_path / "workspace")
+    monkeypatch.delenv("PHONELLM_CHECK", raising=False)
+
+
+def told(exercise: str, right: str, wrong: str) -> str:
+    """What the check of an exercise says when one thing in its solution is wrong."""
+    assert right in CELLS[exercise]
+    space = {"check": check, "math": math, "np": np, "binom": binom}
+    exec(CELLS[exercise].replace(right, wrong), space)
+    exec(CELLS[f"{exercise}-check"], space)
+    return " ".join(case.said for case in space["exercise"].cases)
+
+
+@pytest.mark.parametrize(
+    ("exercise", "right", "wrong", "words"),
+    [(name, *mistake) for name, mistakes in WRONG.items() for mistake in mistakes],
+)
+def test_a_known_mistake_is_named(exercise, right, wrong, words):
+    assert words in told(exercise, right, wrong)
+
+
+@pytest.mark.parametrize("exercise", WRONG)
+def test_the_solution_passes(exercise):
+    assert told(exercise, "return", "return").strip() == ""

@@ -25,7 +25,10 @@ def replay(tmp_path, monkeypatch):
     subprocess.run([sys.executable, "-m", "helpers.engine", "stop"], cwd=REPO, check=True)
 
 
-@pytest.mark.parametrize("name", ["00_start_here", "04_serve_with_vllm", "05_measure_ttft", "07_concurrency_and_the_limit"])
+LESSONS = ["00_start_here", "04_serve_with_vllm", "05_measure_ttft", "07_concurrency_and_the_limit"]
+
+
+@pytest.mark.parametrize("name", LESSONS)
 def test_a_lesson_runs_on_recorded_runs(name, replay):
     notebook = nbformat.read(REPO / "notebooks" / "solutions" / f"{name}.ipynb", 4)
     NotebookClient(notebook, timeout=300, kernel_name="python3").execute(cwd=str(replay))

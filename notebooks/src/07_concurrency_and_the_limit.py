@@ -601,6 +601,11 @@ print(found.sentence())
 # the fresh run, and how many more calls would settle it. With the calls of a minute the honest answer is often
 # "open". For a number on which money hangs, let it run for an hour. Near the line no number of calls is
 # enough: a level whose true share *is* nineteen of twenty can never be settled.
+#
+# The search may well contradict the sweep about a level. It had other callers (another `seed`), and callers who are live
+# together meet in the server: some sets of them come in waves. So even calls are not quite independent, and one short run
+# is surer of itself than it should be. That is why the fresh run has new callers, and why a number for others to
+# rely on takes several runs.
 
 # %% [markdown] name="convert"
 # How many are that in real time? By the duty cycle of section 3, from the requests that were in flight in the last measurement:

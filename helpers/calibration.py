@@ -3,9 +3,12 @@
 ``data/calibration.csv`` holds what others measured on this model or its base, each row with its conditions
 and source. :func:`table` puts beside each what our own model (:mod:`helpers.capacity`), aiconfigurator and
 dynamo.replay say. A factor is fitted on one named point for each model, GPU and format: the time per token
-at the load nearest to eight requests in flight. (That rule was chosen with some uncorrected ratios already
-known, and before any corrected error was.) All other points are a test. Points that come out wrong stay
-wrong, with a word on what is known about them (:data:`OPEN`).
+at the load nearest to eight requests in flight, or, where the table has none, the only number that it has
+(NVFP4 on a B200, the RTX PRO 6000). (That rule was chosen with some uncorrected ratios already known, and
+before any corrected error was.) All other runs are a test; further numbers of the very run on which a factor
+was fitted are not. Points that come out wrong stay wrong, with a word on what is known about them
+(:data:`OPEN`). The table is a selection: the sources have further levels, and the goal is met or missed by
+little, so which of them are in it decides.
 
 Metrics: ``ttft_ms`` and ``tpot_ms`` are means (or the source does not say), ``..._p50_ms``, ``..._p95_ms``
 and ``..._p99_ms`` percentiles over requests, ``tok_s`` tokens of all answers in a second,
@@ -37,14 +40,16 @@ MOST_REQUESTS = 2000  # of a simulated benchmark: enough for its P99
 OPEN: dict[str, str] = {
     "baseten.listing": "hardware and limits are not in the record, so nothing can be predicted; Little's "
     "law says that all requests were in the server",
-    "sglang.b200.bf16": "the same machine took twice as long a token in BF16 as in FP8, which half of its "
-    "bytes do not explain; the kernels for the experts and the engine's limits are not stated",
+    "sglang.b200.bf16": "a token took far longer than the model says, and more so than in FP8 on the same "
+    "machine, though the model knows that the weights are twice the bytes; the kernels for the experts and "
+    "the engine's limits are not stated",
     "vultr.nvfp4.peak": "slower than FP8 on a GPU of its own would be, by every model; which kernels ran is "
-    "not stated, and an early vLLM had slow ones for NVFP4",
-    "baseten.sglang": "this engine reached half of what vLLM did on the same GPUs; aiconfigurator's tables "
-    "of SGLang's own kernels say so too, a model of the GPU alone cannot",
-    "l40s.fp8": "one request alone already waited longer than its steps take: HTTP and a proxy are in it, "
-    "and prompts that share their beginning wake fewer experts than a model of independent tokens says",
+    "not stated",
+    "baseten.sglang": "this engine reached half of what vLLM did on the same GPUs, or less; aiconfigurator's "
+    "tables of SGLang's own kernels say so too, a model of the GPU alone cannot",
+    "l40s.fp8": "one request alone already waited longer than its steps take: HTTP is in it, and likely a "
+    "proxy, and prompts that share their beginning wake fewer experts than a model of independent tokens "
+    "says",
     "vultr.fp8.c512": "400 prompts were sent, so it is one burst and never 512 in flight",
 }
 
@@ -80,7 +85,8 @@ def table() -> pd.DataFrame:
         (by which the model's times are multiplied; 1 where no point of this GPU and format is its fit),
         ``corrected`` and ``corrected_ratio``, ``error`` (how far the corrected one is off, as a share of the
         published one: 0.25 is 25 %, too much or too little alike), ``fitted`` (this point was used for the
-        factor, so its error says nothing), ``known``, ``why`` (an open question, or empty) and ``origin``
+        factor, so its error says nothing), ``same_run`` (another number of the run with that point, so no
+        test either), ``known``, ``why`` (an open question, or empty) and ``origin``
         (modelled). A point that a model cannot do has a NaN and says so in ``why``.
     """
     known = points().rename(columns={"value": "published"})
@@ -96,6 +102,8 @@ def table() -> pd.DataFrame:
     frame["_slower"] = np.where(speed, frame["ratio"], 1 / frame["ratio"])
     frame["fitted"] = (frame["fit"] == "yes") & frame["predicted"].notna()
     fits = frame[frame["fitted"]].set_index(["model", *KEYS])["_slower"]
+    run = frame[["model", *OPERATING_POINT]].apply(tuple, axis=1)
+    frame["same_run"] = run.isin(set(run[frame["fitted"]])) & ~frame["fitted"]
     keys = list(zip(frame["model"], frame["gpu"], frame["precision"], strict=True))
     frame["factor"] = [float(fits.get(key, 1.0)) for key in keys]
     frame["corrected"] = np.where(
@@ -118,7 +126,7 @@ def factors(frame: pd.DataFrame | None = None) -> pd.DataFrame:
     rows = []
     for row in frame[frame["fitted"]].to_dict("records"):
         same = (frame[["model", *KEYS]] == [row["model"], row["gpu"], row["precision"]]).all(axis=1)
-        others = frame[same & ~frame["fitted"]]["error"].dropna()
+        others = frame[same & ~frame["fitted"] & ~frame["same_run"]]["error"].dropna()
         rows.append(
             {name: row[name] for name in ("model", *KEYS, "factor")}
             | {"point": row["id"], "tests": len(others), "median_error": float(others.median())}
@@ -143,7 +151,7 @@ def factor(gpu: str, precision: str, model: str = OURS) -> float:
 
 
 def summary(frame: pd.DataFrame | None = None) -> pd.DataFrame:
-    """How wrong each model is, on points that it was not fitted on.
+    """How wrong each model is, on runs that it was not fitted on. A model without such a run has no row.
 
     Returns:
         One row a model and kind of number (``time per token``, ``time to first token``, ``throughput``,
@@ -152,7 +160,7 @@ def summary(frame: pd.DataFrame | None = None) -> pd.DataFrame:
         ``origin`` (modelled).
     """
     frame = table() if frame is None else frame
-    tests = frame[~frame["fitted"] & frame["predicted"].notna()].copy()
+    tests = frame[~frame["fitted"] & ~frame["same_run"] & frame["predicted"].notna()].copy()
     tests["kind"] = tests["metric"].map(_kind)
     rows = []
     for model in frame["model"].unique():

@@ -198,7 +198,12 @@ def _row(found: Simulation, level: int) -> dict[str, float]:
 
 
 def limit(
-    where: Machine | None = None, *, limit_ms: float = LIMIT_MS, steps: float = 0.03, **how: object
+    where: Machine | None = None,
+    *,
+    limit_ms: float = LIMIT_MS,
+    steps: float = 0.03,
+    most: int = MOST_CALLS,
+    **how: object,
 ) -> dict[str, float]:
     """The largest number of live calls whose P95 TTFAT stays under a limit, on a modelled server.
 
@@ -211,6 +216,7 @@ def limit(
         where: the server's machine; one B200 in BF16, uncorrected, by default.
         limit_ms: 600 by default, as on the model's card.
         steps: how close the answer is, as a share of it.
+        most: live calls; a machine that still holds there gets no more of them, so more are possible.
         **how: as in :func:`simulate`.
 
     Returns:
@@ -225,8 +231,9 @@ def limit(
         return curve(where, [level], **how).iloc[0].to_dict()
 
     low, best, high = 0, {"live_calls": 0}, 8
-    while high <= MOST_CALLS and (found := row(high))["ttfat_p95_ms"] <= limit_ms:
+    while high <= most and (found := row(high))["ttfat_p95_ms"] <= limit_ms:
         low, best, high = high, found, high * 2
+    high = min(high, most + 1)
     while high - low > max(1, steps * low):
         middle = (low + high) // 2
         found = row(middle)

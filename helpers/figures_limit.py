@@ -121,8 +121,8 @@ def percentiles_by_run(
 
     Args:
         frame: one row a run, with ``run``, ``p50_ms``, ``p95_ms``, ``p99_ms``, ``origin`` and optionally
-            ``server``, and ``clock`` where the same run is timed in two ways (``from sending``, ``from when
-            due``). As :func:`helpers.showcases.summary` makes it.
+            ``server``, ``n`` (requests of a run), and ``clock`` where the same run is timed in two ways
+            (``from sending``, ``from when due``). As :func:`helpers.showcases.summary` makes it.
         limit_ms: drawn as a line, if given.
         title: headline.
         theme: ``light`` or ``dark``.
@@ -133,13 +133,14 @@ def percentiles_by_run(
     columns = ("p50_ms", "p95_ms", "p99_ms")
     frame = drawing.checked(frame, "percentiles_by_run", required=("run",), numeric=columns, infinite=columns)
     values = frame[list(columns)].to_numpy(dtype=float)
-    finite = values[np.isfinite(values) & (values > 0)]
+    shown = values if limit_ms is None else np.append(values, limit_ms)  # the limit is in the picture, too
+    finite = shown[np.isfinite(shown) & (shown > 0)]
     low, high = (float(finite.min()), float(finite.max())) if len(finite) else (1.0, 1.0)
     lowest = float(values[np.isfinite(values)].min(initial=0.0))  # a difference of clocks may be below 0
     log = high > 12 * low and lowest >= 0
     edge, start = high * (2.2 if log else 1.2), low / 1.6 if log else 1.1 * lowest
     clocks = "clock" in frame.columns
-    groups = origins.groups(frame.drop(columns="n", errors="ignore"))
+    groups = origins.groups(frame)
     with canvas(theme, 0.7 + 0.2 * len(groups) + 0.46 * len(frame), title) as (fig, colours):
         ax = fig.add_subplot()
         words = []

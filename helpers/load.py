@@ -28,6 +28,7 @@ import datetime
 import json
 from collections.abc import Iterator
 from contextlib import suppress
+from numbers import Real
 from random import Random
 
 from helpers import streaming, watch
@@ -137,6 +138,14 @@ def _looked_up(tool_call: str) -> list[Message]:
 # --- the run ----------------------------------------------------------------------------------------------
 
 
+def check_lines(live_calls: int) -> None:
+    """Raises a CourseError if this is no number of lines."""
+    if not isinstance(live_calls, Real) or isinstance(live_calls, bool) or live_calls != live_calls // 1:
+        raise CourseError(f"live_calls={live_calls!r} is no number of lines. Give a whole number, such as 8.")
+    if not live_calls > 0:
+        raise CourseError(f"live_calls={live_calls} would measure nothing. Give a number above 0.")
+
+
 def run(
     server: Server,
     workload: Workload,
@@ -182,11 +191,9 @@ def run(
     """
     if (live_calls is None) == (calls_per_minute is None):
         raise CourseError("Give live_calls=8 (lines) or calls_per_minute=20 (arrivals), one of the two.")
-    for name, value in {
-        "live_calls": live_calls,
-        "calls_per_minute": calls_per_minute,
-        "seconds": seconds,
-    }.items():
+    if live_calls is not None:
+        check_lines(live_calls)
+    for name, value in {"calls_per_minute": calls_per_minute, "seconds": seconds}.items():
         if value is not None and not value > 0:
             raise CourseError(f"{name}={value} would measure nothing. Give a number above 0.")
     if warmup_s < 0:

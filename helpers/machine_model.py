@@ -10,7 +10,7 @@ each active weight and token; that of attention over earlier tokens is left out 
 of a phone call). Every constant is in :data:`PARAMETERS` with its reason: change one and look what moves.
 
 What it does not know: kernels, the network, sampling, a tokenizer that is short of cores. So it is compared
-with everything published (:mod:`helpers.calibration`) and corrected by one factor for each GPU and format.
+with what others published (:mod:`helpers.calibration`) and corrected by one factor for each GPU and format.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ from helpers.settings import CourseError
 
 FORMATS = ("BF16", "FP8", "NVFP4")
 LEVELS = 7  # of the curve that is drawn up to the limit
+MOST_CALLS = 4096  # beyond it a simulation takes too long to wait for
 REQUESTS = 1500  # fewer than for the recorded answers: a panel should not keep you waiting
 
 
@@ -61,7 +62,7 @@ def carries(
     else:
         said = "typed by you"
     how = {"max_num_seqs": max_num_seqs, "requests": REQUESTS}
-    found = capacity.limit(where.slower(factor), limit_ms=limit_ms, steps=0.05, **how)
+    found = capacity.limit(where.slower(factor), limit_ms=limit_ms, steps=0.05, most=MOST_CALLS, **how)
     if not found["live_calls"]:
         raise CourseError(
             f"Not even one live call has a P95 TTFAT under {limit_ms:.0f} ms on this GPU, says the model. "
@@ -69,7 +70,8 @@ def carries(
         )
     number = int(found["live_calls"])
     lines = {
-        f"live calls with P95 TTFAT under {limit_ms:.0f} ms": f"{number:,}",
+        f"live calls with P95 TTFAT under {limit_ms:.0f} ms": f"{number:,}"
+        + (" or more: the panel tries no more" if number == MOST_CALLS else ""),
         "requests in flight then, mean": f"{found['in_flight']:.1f}",
         "TTFAT then, P50 and P95": f"{found['ttfat_p50_ms']:.0f} and {found['ttfat_p95_ms']:.0f} ms",
         "time per token then, P50": f"{found['tpot_p50_ms']:.1f} ms",
@@ -80,7 +82,7 @@ def carries(
     if price_usd_per_hour > 0:
         lines["USD a minute and call, if it were full all day"] = f"{price_usd_per_hour / 60 / number:.6f}"
     answer = pd.DataFrame({"question": list(lines), "answer": list(lines.values()), "origin": "modelled"})
-    levels = sorted({max(1, round(number * i / (LEVELS - 2))) for i in range(LEVELS)})
+    levels = sorted({min(max(1, round(number * i / (LEVELS - 2))), MOST_CALLS) for i in range(LEVELS)})
     curve = capacity.curve(where.slower(factor), levels, **how).assign(series=f"{where.gpu}, {fmt}")
     return validate(answer, used_by="panels_capacity.carries"), curve
 

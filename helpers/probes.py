@@ -23,6 +23,21 @@ CALLS_A_LINE = 2
 """A level is not that level before every line has had a call; two keep the lines busy most of the time."""
 
 
+COLUMNS = (
+    "live_calls",
+    "calls",
+    "turns",
+    "share",
+    "p95_ms",
+    "purpose",
+    "total_calls",
+    "verdict",
+    "why_not",
+    "origin",
+)
+"""Of the table of measurements: what :meth:`Known.take` notes of each."""
+
+
 class Known:
     """All that was measured so far, by level."""
 

@@ -43,9 +43,11 @@ def value(name: str) -> float:
 
 
 def show(*ids: str) -> pd.DataFrame:
-    """The rows as a reader wants them: what, how much, under which conditions, and who says so."""
+    """The rows as a reader wants them: what, how much, under which conditions, who says so, and the origin
+    (a count or an assumption of ours is ``modelled`` and must not pass for somebody's figure)."""
     frame = table(*ids)
     figure = [f"{number:g} {unit}" for number, unit in zip(frame["value"], frame["unit"], strict=True)]
-    shown = pd.DataFrame({"what": frame["what"], "published": figure, "conditions": frame["conditions"]})
+    shown = pd.DataFrame({"what": frame["what"], "value": figure, "conditions": frame["conditions"]})
     shown["source"] = frame["source"] + ", " + frame["date"]
+    shown["origin"] = frame["origin"]
     return shown.reset_index(drop=True)

@@ -34,7 +34,7 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
-from helpers import slo
+from helpers import probes, slo
 from helpers.probes import Known, Measure
 from helpers.settings import CourseError
 
@@ -189,6 +189,10 @@ def limit(
     """
     if not 1 <= low <= high:
         raise CourseError(f"low={low}, high={high}: give levels of at least 1, the lower one first.")
+    if not (0 < q < 1 and 0 < confidence < 1):
+        raise CourseError(f"q={q}, confidence={confidence}: give shares between 0 and 1, such as 0.95.")
+    if math.isnan(limit_ms) or (seconds is not None and not seconds > 0):
+        raise CourseError(f"limit_ms={limit_ms}, seconds={seconds}: give a limit, and a time above 0.")
     if most < 1 or (confirm is not None and confirm < 0):
         raise CourseError(f"most={most}, confirm={confirm}: give numbers of calls.")
     confirm = most if confirm is None else confirm
@@ -232,7 +236,8 @@ def limit(
         low=min(sure_low, answer),
         high=None if sure_high is None else max(sure_high, answer + 1),
         confirmed=confirmed,
-        probes=pd.DataFrame(known.rows),
+        # Stopped before its first measurement was over, it has no row; then it still has columns.
+        probes=pd.DataFrame(known.rows, columns=list(probes.COLUMNS)),
         ended="done" if ended == "top" and answer < high else ended,
         limit_ms=limit_ms,
         q=q,

@@ -19,7 +19,7 @@ import argparse
 import math
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -134,8 +134,7 @@ def run(
     if server.origin != "measured" and kept:
         (say or print)(f"This server only replays, and nothing can queue in it: here is {kept}, recorded.\n")
         return kept_sweep(kept)
-    if not levels:
-        raise CourseError("There is no level to try. Give some, such as levels=(1, 4, 8).")
+    levels = _checked(levels)
     loads = []
     for number, level in enumerate(levels):
         made = load.run(
@@ -161,9 +160,30 @@ def run(
     )
 
 
+def _checked(levels: Iterable[int]) -> tuple[int, ...]:
+    """All of them before the first is measured: a wrong one at the end would cost those before it."""
+    levels = tuple(levels) if isinstance(levels, Iterable) else ()
+    if not levels:
+        raise CourseError("There is no level to try. Give some, such as levels=(1, 4, 8).")
+    for number, level in enumerate(levels):
+        load.check_lines(level)
+        if level in levels[:number]:
+            raise CourseError(f"{level} live calls are among the levels twice. Give each level once.")
+    return levels
+
+
+def waits_ms(requests: pd.DataFrame, *, metric: str = CLOCK) -> pd.Series:
+    """What each caller waited, in ms, as :mod:`helpers.slo` counts it: infinite for a request that failed,
+    and one that was cut by the end of the run keeps the time it has."""
+    failed = requests["error"].notna() & ~requests["error"].isin(["", "cut"])
+    return pd.to_numeric(requests[metric]).fillna(math.inf).mask(failed, math.inf)
+
+
 def _level(made: load.LoadRun, server: Server) -> dict[str, object]:
     measured = made.measured
-    lag = made.lag.loc[made.lag["at_s"] >= made.about["warmup_s"], "lag_ms"]
+    # As load_run.doubt does: else the column and the sentence beside it name two numbers.
+    since_s = measured["due_s"].min() if len(measured) else made.about["warmup_s"]
+    lag = made.lag.loc[made.lag["at_s"] >= since_s, "lag_ms"]
     # A run that was stopped early has measured for less than was asked.
     last_s = float(measured["due_s"].max()) - float(made.about["warmup_s"]) if len(measured) else 0.0
     return {
@@ -237,7 +257,7 @@ def over_time(sweep: Sweep, *, metric: str = CLOCK) -> pd.DataFrame:
     Returns:
         A row a value: ``at_s`` (the levels follow one another, :data:`GAP_S` apart), ``series``, ``value``,
         ``live_calls``, ``origin``, ``server``. The series: ``TTFAT`` (ms, a row a request, when it was due;
-        infinite if no answer came), ``in flight`` (requests the client waits for, a row a change),
+        infinite if it failed), ``in flight`` (requests the client waits for, a row a change),
         ``running`` and ``waiting`` (requests, the server's count), ``tokens per step``, ``prefix hits``
         (share of the prompt tokens that were found in the cache).
     """
@@ -255,7 +275,7 @@ def over_time(sweep: Sweep, *, metric: str = CLOCK) -> pd.DataFrame:
         if part.empty:
             continue
         counted = calls.in_flight(part.assign(run=str(level["live_calls"])))
-        waited = pd.to_numeric(part[metric]).fillna(math.inf)
+        waited = waits_ms(part, metric=metric)
         found = [
             pd.DataFrame({"at_s": part["due_s"], "series": "TTFAT", "value": waited}),
             pd.DataFrame(
@@ -344,6 +364,17 @@ def measure(
         return made.requests
 
     return take
+
+
+def last(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    """The last of the tables that :func:`measure` kept.
+
+    Raises:
+        CourseError: a search that measured nothing has none.
+    """
+    if not tables:
+        raise CourseError("The search has measured nothing yet. Run it again, and let it run for longer.")
+    return tables[-1]
 
 
 def _kept_measure(name: str, keep: list[pd.DataFrame] | None) -> search.Measure:

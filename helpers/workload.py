@@ -254,8 +254,9 @@ class Workload:
 
     def short(self) -> Workload:
         """The version for the small engine on this machine: about three short turns a call, and no tools.
-        The engine makes a token in some 30 ms, and vLLM holds back the beginning of a tool's call until its
-        name is complete: at that pace longer than the limit of the lesson, with nobody else on the line."""
+        vLLM holds back the beginning of a tool's call until its name is complete: on this engine that takes
+        most of the lesson's limit with nobody else on the line (``data/runs/05-tools.csv``), and with a few
+        others more than all of it."""
         return self.scaled(turns=0.4, words=0.4, answer=0.34, rules=0.25, pauses=0.5, tools=0)
 
 

@@ -170,6 +170,7 @@ class TestRecorded:
         frame = b200.recorded_answers()
         for number in frame[frame["who"].str.startswith(("BF16", "the model"))]["number"]:
             assert f"{number:.0f}" in said
+        assert all(f"{number / 44:.1f} times" in said for number in (57, 296))  # the flattering one not alone
         for word in ("network", "tokenizer", "thinking", "tool calls", "no model explains", "measure"):
             assert word in said
 

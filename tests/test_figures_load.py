@@ -262,3 +262,18 @@ def test_a_server_without_pages_still_shows_the_waits():
 def test_a_run_without_requests_has_no_place_on_logarithmic_axes():
     with pytest.raises(CourseError, match="leave out runs without requests"):
         figures.little_check(frames()["little_check"].assign(in_flight=0.0))
+
+
+@pytest.mark.parametrize("limit_ms", [600.0, 1.0])
+def test_a_limit_far_from_every_time_is_in_the_picture_and_spoils_nothing(limit_ms, tmp_path):
+    frame = frames()["percentiles_by_run"].assign(p50_ms=52.0, p95_ms=57.0, p99_ms=58.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        figures.save(figures.percentiles_by_run, frame, tmp_path / "limit", limit_ms=limit_ms)
+    low, high = figures.percentiles_by_run(frame, limit_ms=limit_ms).axes[0].get_xlim()
+    assert low <= limit_ms <= high
+
+
+def test_the_requests_of_a_run_are_counted_and_not_the_runs():
+    frame = frames()["percentiles_by_run"].assign(n=[12, 63])
+    assert "n = 12 to 63" in legend_of(figures.percentiles_by_run(frame))

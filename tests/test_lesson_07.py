@@ -41,6 +41,11 @@ WRONG = {
             "return each_ms / 1000 / per_second if per_second else 0",
             "time by the rate",
         ),
+        (
+            "return per_second * each_ms / 1000",
+            "return int(per_second * each_ms / 1000)",
+            "A mean may lie between",
+        ),
     ),
     "ex-3": (
         ("first_s - due_s", "first_s - _", "coordinated omission"),
@@ -49,6 +54,7 @@ WRONG = {
         ("first_s - due_s", "due_s - first_s", "Later minus earlier"),
         ("waits.append(", "first_s is None or waits.append(", "left out the one without an answer"),
         ("math.inf if", "None if", "cannot be compared with a limit"),
+        ("math.inf if", "math.nan if", "be it None or NaN"),
         ("math.inf if", "0 if", "the best there is"),
     ),
     "ex-4": (
@@ -63,6 +69,9 @@ WRONG = {
             "binom.cdf(slow + 1, count, 0.05) <= 0.05",
             "just below 0.05",
         ),
+        ('return "open"', 'return "fails"', "nothing speaks for a no"),
+        ('return "holds"', 'return "fails"', "speaks for the server"),
+        ('return "fails"', 'return "holds"', "speaks against the server"),
         ("binom.sf(slow - 1,", "binom.sf(slow,", "it means *more than*"),
         ("binom.sf(slow - 1, count, 0.05) <= 0.05", "slow > 0.05 * count", "is no proof"),
         ("binom.sf(slow - 1,", "binom.sf(slow - 2,", "too many for the line"),

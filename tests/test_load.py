@@ -462,3 +462,9 @@ def test_what_is_no_load_says_so(ran):
 def test_what_would_make_no_load_is_refused(wrong):
     with pytest.raises(CourseError):
         load.run(Server("http://127.0.0.1:1/v1", "m"), FAST, **({"seconds": 1} | wrong))
+
+
+@pytest.mark.parametrize("lines", [2.5, "4", True, math.nan, math.inf, 0, -1])
+def test_what_is_no_number_of_lines_is_refused(lines):
+    with pytest.raises(CourseError, match="live_calls="):
+        load.run(Server("http://127.0.0.1:9/v1", "m"), FAST, live_calls=lines, seconds=1)

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from helpers import calibration, cards, hardware, panels_capacity
+from helpers import calibration, capacity, cards, hardware, panels_capacity
 from helpers.settings import CourseError
 
 
@@ -85,3 +85,14 @@ def test_widgets_carry_their_values(quick):
     assert cards.COLOURS["bad"] in panel.answer.value
     panel.preset.value = "DGX Spark"
     assert math.isnan(panel.gpu()["bf16_tflops"].iloc[0])
+
+
+def test_a_gpu_that_is_fast_beyond_sense_is_answered_without_a_long_wait(monkeypatch):
+    asked, curve = [], capacity.curve
+    monkeypatch.setattr(panels_capacity, "MOST_CALLS", 64)
+    monkeypatch.setattr(
+        capacity, "curve", lambda where, levels, **how: asked.extend(levels) or curve(where, levels, **how)
+    )
+    found = answers(gpu(), factor=1e-4)
+    assert next(iter(found.values())) == "64 or more: the panel tries no more"
+    assert max(asked) == 64

@@ -55,5 +55,11 @@ def test_a_row_that_is_not_there_is_named():
 
 def test_what_is_shown_has_the_source_beside_the_figure():
     shown = published.show("card.limit")
-    assert shown["published"].iloc[0] == "1500 ms"
+    assert shown["value"].iloc[0] == "1500 ms"
     assert "model card" in shown["source"].iloc[0]
+
+
+def test_our_own_arithmetic_is_not_shown_as_published():
+    shown = published.show("b200.card_agents", "b200.spoken_share")
+    assert list(shown["origin"]) == ["published", "modelled"]
+    assert "published" not in shown.columns

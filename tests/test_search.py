@@ -1,10 +1,12 @@
 """The search finds the limit of servers whose limit is known, and ends honestly when it cannot."""
 
+import math
+
 import pandas as pd
 import pytest
 
 from benchmarks import search as benchmark
-from helpers import search
+from helpers import figures, probes, search
 from helpers.settings import CourseError
 from helpers.simulated import SERVERS, Server
 
@@ -226,3 +228,31 @@ def test_the_recorded_benchmark_is_this_one():
     assert (round(bound["held"].min(), 2), round(bound["held"].max(), 2)) == (0.91, 0.99)
     assert (bound["within_goal"].sum(), len(bound)) == (13, 15)
     assert (interval["held"].min(), interval["held"].max()) == pytest.approx((0.94, 0.995))
+
+
+def test_a_search_that_was_stopped_before_anything_was_measured_still_has_a_sentence():
+    def measure(live_calls, calls):
+        raise KeyboardInterrupt
+
+    found = search.limit(measure)
+    assert (found.ended, found.live_calls, found.calls, len(found.probes)) == ("stopped by you", 0, 0, 0)
+    assert "stopped by you" in found.sentence()
+    with pytest.raises(CourseError, match="no row"):
+        figures.search_path(found.probes)
+
+
+def test_the_named_columns_are_those_of_the_table():
+    found = search.limit(lambda live_calls, calls: SERVERS["cliff"].requests(live_calls, calls, 1), high=2)
+    assert tuple(found.probes) == probes.COLUMNS
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"q": 95}, {"q": 1}, {"confidence": 2}, {"limit_ms": math.nan}, {"seconds": 0}, {"seconds": -1}],
+)
+def test_nonsense_is_refused_before_anything_is_measured(wrong):
+    def measure(live_calls, calls):
+        raise AssertionError("measured")
+
+    with pytest.raises(CourseError, match=next(iter(wrong))):
+        search.limit(measure, **wrong)

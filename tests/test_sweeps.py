@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from fakeserver import CUT, DONE, ROLE, chunk, serve, usage_chunk
 
-from helpers import calls, recorded, search, simulated, sweeps, workload
+from helpers import calls, load, recorded, search, simulated, sweeps, workload
 from helpers.settings import CourseError, Server
 
 FAST = workload.load().scaled(turns=0.4, pauses=0.02, pace=100, tools=0)
@@ -203,3 +203,22 @@ def test_what_is_recorded_for_the_lesson_is_complete():
         "the recorded search is not the one of today: make record"
     )
     assert 0 < calls.mean_in_flight(tables[-1]) < 64
+
+
+@pytest.mark.parametrize("levels", [(1, 0), (2, 2), (1, 2.5), (1, "4"), (1, math.nan), 4, "48"])
+def test_levels_are_checked_before_the_first_is_measured(levels, monkeypatch):
+    monkeypatch.setattr(load, "run", lambda *args, **more: pytest.fail("measured"))
+    with pytest.raises(CourseError):
+        sweeps.run(Server("http://127.0.0.1:9/v1", "fake"), FAST, levels, seconds=1)
+
+
+def test_a_failed_request_is_late_in_the_figures_as_it_is_in_the_table():
+    requests = pd.DataFrame(
+        {sweeps.CLOCK: [50.0, 50.0, 50.0, math.nan], "error": [None, "connection", "cut", "cut"]}
+    )
+    assert sweeps.waits_ms(requests).tolist() == [50.0, math.inf, 50.0, math.inf]
+
+
+def test_a_search_without_a_table_says_so():
+    with pytest.raises(CourseError, match="measured nothing"):
+        sweeps.last([])

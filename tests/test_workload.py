@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from helpers import published, workload
+from helpers import published, recorded, workload
 from helpers.settings import CourseError
 
 SUPPORT = workload.load()
@@ -156,3 +156,23 @@ def test_a_damaged_file_says_what_is_wrong(tmp_path, monkeypatch, old, new, says
     monkeypatch.setattr(workload, "WORKLOADS", tmp_path)
     with pytest.raises(CourseError, match=says):
         workload.load("broken")
+
+
+def test_a_call_takes_as_long_as_its_reason_says():
+    """Two to four minutes, with answers as long as allowed and no wait for the model."""
+    answer_s = 60 * SUPPORT.value("answer_tokens") / published.value("assumption.tokens_per_word") / 150
+    lasts = sorted(
+        sum(turn.think_s + turn.speak_s + answer_s for turn in call.turns) / 60 for call in SUPPORT.calls(400)
+    )
+    assert 1.5 < lasts[20] < 2.5  # nine calls of ten lie between this and the next
+    assert 3.5 < lasts[-20] < 4.5
+    reasons = SUPPORT.table().set_index("parameter")["reason"]
+    assert "two to four minutes" in reasons["turns_high"]
+
+
+def test_why_the_short_version_has_no_tools():
+    """On the small engine a call of a tool alone takes most of the lesson's limit."""
+    rows = recorded.load_table("05-tools").query("workload == 'calls a tool' and tool == 'our timer'")
+    limit_ms = published.value("card.ttfat_ceiling")
+    assert limit_ms / 2 < rows[rows["metric"] == "TTFAT"]["p50_ms"].iloc[0] < limit_ms
+    assert SUPPORT.short().value("tool_share") == 0

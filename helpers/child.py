@@ -205,7 +205,8 @@ def start(name: str, changes: Changes) -> Child:
     port = int(changes.get("--port") or _free_port())
     taken = _listened_at(port)
     words = recipes.command(wanted, model.prepare(lambda line: None), model.NAME, HOST, port)
-    environment = {k: v for k, v in os.environ.items() if k not in (API_KEY_VARIABLE, "VLLM_API_KEY")}
+    not_its = (API_KEY_VARIABLE, "VLLM_API_KEY", "VLLM_LOGGING_LEVEL")  # as for the shared engine
+    environment = {k: v for k, v in os.environ.items() if k not in not_its}
     environment |= {flag.name: flag.value or "" for flag in wanted.environment}
     folder = _new_folder(name)
     (folder / "users").mkdir()

@@ -272,8 +272,9 @@ def _start(kind: Kind, say: Say) -> dict:
     base_url = f"http://{HOST}:{port}/v1"
     environment = dict(os.environ)
     # vLLM reads its own VLLM_... settings from the environment. The learner's key is none of its business,
-    # and with a key of its own (for some other server, surely) it would refuse the lessons.
-    for name in (API_KEY_VARIABLE, "VLLM_API_KEY"):
+    # and with a key of its own (for some other server, surely) it would refuse the lessons. A quiet log would
+    # tell neither how far the start is nor, in lesson 04, anything at all.
+    for name in (API_KEY_VARIABLE, "VLLM_API_KEY", "VLLM_LOGGING_LEVEL"):
         environment.pop(name, None)
     if kind is EMBEDDED:
         free = psutil.virtual_memory().available / 2**30

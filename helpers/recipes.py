@@ -315,6 +315,7 @@ def parse(recipe: Recipe, model_path: Path | str = "model") -> Namespace:
 
 
 def _vllm_parser() -> Any:
+    said_before = os.environ.get("VLLM_LOGGING_LEVEL")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")  # importing it says things about this machine
     try:
         from vllm.entrypoints.openai.cli_args import make_arg_parser
@@ -324,4 +325,7 @@ def _vllm_parser() -> Any:
             f"vLLM is not installed in this environment ({error}), so its argument parser cannot be asked.\n"
             "Type: make setup   (the recipes themselves can be read without it)"
         ) from error
+    finally:
+        if said_before is None:  # a server that is started later takes this environment over
+            del os.environ["VLLM_LOGGING_LEVEL"]
     return make_arg_parser(FlexibleArgumentParser())

@@ -509,11 +509,12 @@ def test_a_released_start_is_given_up(course):
 
 
 def test_keys_stay_out_of_the_server_its_files_and_its_command(course):
-    _, said = course.staying(PHONELLM_API_KEY=KEY, VLLM_API_KEY=KEY)
+    _, said = course.staying(PHONELLM_API_KEY=KEY, VLLM_API_KEY=KEY, VLLM_LOGGING_LEVEL="ERROR")
     with urllib.request.urlopen(course.state["base_url"].removesuffix("/v1") + "/environment") as page:
         environment = json.load(page)
     assert KEY not in environment.values()
     assert "VLLM_API_KEY" not in environment, "the server would ask the lessons for it"
+    assert "VLLM_LOGGING_LEVEL" not in environment, "its log is what the lessons read"
     assert environment["HF_HUB_OFFLINE"] == "1"
     for process in course.processes():
         assert KEY not in " ".join(process.cmdline())

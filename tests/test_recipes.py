@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shlex
 import subprocess
@@ -204,3 +205,13 @@ def test_a_flag_that_its_source_does_not_have_is_said_to_be_ours_too():
     for name in VLLM:
         if name != "embedded":
             assert cards["l40s"] in source(name, "--default-chat-template-kwargs")
+
+
+def test_asking_the_parser_leaves_the_environment_as_it_was(monkeypatch):
+    """An engine that is started afterwards inherits it; with a quiet log, nobody could read its start."""
+    monkeypatch.delenv("VLLM_LOGGING_LEVEL", raising=False)
+    recipes.parse(recipes.load("b200-nvfp4"))
+    assert "VLLM_LOGGING_LEVEL" not in os.environ
+    monkeypatch.setenv("VLLM_LOGGING_LEVEL", "DEBUG")
+    recipes.unknown_flags(recipes.EMBEDDED)
+    assert os.environ["VLLM_LOGGING_LEVEL"] == "DEBUG"

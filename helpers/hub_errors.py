@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from helpers import hub_client
 from helpers.settings import CourseError
@@ -200,8 +201,8 @@ def disk_full(folder: Path, missing_bytes: int) -> DiskFull:
     )
 
 
-def _by_status(error: Exception, repo: str) -> HubError:
-    response = error.response  # type: ignore[attr-defined]
+def _by_status(error: Any, repo: str) -> HubError:
+    response = error.response
     status = response.status_code
     if status in (401, 403):
         return NotAllowed(
@@ -222,15 +223,15 @@ def _by_status(error: Exception, repo: str) -> HubError:
     )
 
 
-def wait_asked_s(headers: object) -> int | None:
+def wait_asked_s(headers: Mapping[str, str]) -> int | None:
     """Seconds that an answer asks to wait: ``RateLimit`` (IETF draft, "t=") or else ``Retry-After``."""
     hub_client.library()
     from huggingface_hub.utils import parse_ratelimit_headers
 
-    limit = parse_ratelimit_headers(headers)  # type: ignore[arg-type]
+    limit = parse_ratelimit_headers(headers)
     if limit is not None and limit.remaining == 0:
         return limit.reset_in_seconds
-    after = str(headers.get("Retry-After", "")).strip()  # type: ignore[attr-defined]
+    after = str(headers.get("Retry-After", "")).strip()
     return int(after) if after.isdigit() else None
 
 
@@ -243,10 +244,10 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__ or error.__context__
 
 
-def _status(error: object) -> int:
-    return error.response.status_code  # type: ignore[attr-defined]
+def _status(error: Any) -> int:
+    return error.response.status_code
 
 
-def _url(error: object) -> str:
+def _url(error: Any) -> str:
     """The address without its query: that part may hold a signature."""
-    return str(error.response.url).partition("?")[0]  # type: ignore[attr-defined]
+    return str(error.response.url).partition("?")[0]

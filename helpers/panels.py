@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import ipywidgets
@@ -91,7 +92,7 @@ def summary(arch: architecture.Architecture) -> pd.Series:
     return pd.Series(lines, name=arch.name)
 
 
-class _Panel:
+class _Panel(ABC):
     """Widgets, and an answer that is remade when one of them changes.
 
     Attributes:
@@ -116,8 +117,9 @@ class _Panel:
     def _fail(self, error: Exception) -> None:
         self._say(cards.prose(str(error)), "bad")
 
+    @abstractmethod
     def _static(self) -> tuple[str, str]:
-        raise NotImplementedError
+        """The answer to begin with: as HTML, and as plain text."""
 
     def show(self) -> None:
         """Show the answer to begin with as plain HTML, and the widgets below it."""

@@ -12,6 +12,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from figure_texts import legend_of, texts_of
 from PIL import Image
 
 from helpers import drawing, figures, origins
@@ -87,14 +88,6 @@ NUMBERS = {  # what the words must contain
     ],
     "budget_line": ["LLM TTFT 650 ms", "total 1,070 ms, 430 ms under the limit of 1,500 ms"],
 }
-
-
-def legend_of(figure):
-    return " ".join(text.get_text() for legend in figure.legends for text in legend.get_texts())
-
-
-def texts_of(figure):
-    return [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
 
 
 @pytest.mark.parametrize("name", NAMES)

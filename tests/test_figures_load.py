@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from figure_texts import legend_of, texts_of
 
 from helpers import drawing, figures, origins
 from helpers.settings import CourseError
@@ -103,14 +104,6 @@ NUMBERS = {  # what the words must contain
     "percentiles_by_run": ["all at once (measured): P50 60 ms, P95 1,440 ms, P99 1,860 ms"],
     "little_check": ["8 live (measured): 4.25 by the law, 4.24 in flight"],
 }
-
-
-def legend_of(figure):
-    return " ".join(text.get_text() for legend in figure.legends for text in legend.get_texts())
-
-
-def texts_of(figure):
-    return [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
 
 
 def draw(name, frame, **options):

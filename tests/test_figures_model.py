@@ -7,6 +7,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
+from figure_texts import legend_of, texts_of
 from matplotlib.patches import FancyBboxPatch
 
 from helpers import drawing, figures, figures_memory, origins
@@ -86,14 +87,6 @@ NUMBERS = {
     "cache_growth": ["64 tokens: KV 32,768 bytes (formula 32,768), Mamba 40,000 (formula 40,000)"],
 }
 OPTIONAL = {"server"}
-
-
-def legend_of(figure):
-    return " ".join(text.get_text() for legend in figure.legends for text in legend.get_texts())
-
-
-def texts_of(figure):
-    return [text.get_text() for text in figure.findobj(matplotlib.text.Text)]
 
 
 def draw(name, frame, **options):

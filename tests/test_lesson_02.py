@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 
+import lesson_mistakes
 import pytest
 
-from helpers import check, hub, practice_repository, settings, sources
+from helpers import hub, practice_repository
 
-[SOURCE] = [path for path in sources.paths() if path.stem.startswith("02_")]
-CELLS = {cell.name: cell.source for cell in sources.read(SOURCE)}
+LESSON = lesson_mistakes.Lesson("02", hashlib=hashlib)
 
-# exercise -> (what is written instead of what, part of the words) ...
+# exercise -> (what is right, what is written instead, part of the words) ...
 WRONG = {
     "ex-1": (
         ("mbit_per_s * 1_000_000", "mbit_per_s", "A megabit is a million bits"),
@@ -41,36 +41,23 @@ WRONG = {
 
 @pytest.fixture(autouse=True)
 def own_workspace(tmp_path, monkeypatch):
-    monkeypatch.setattr(settings, "WORKSPACE", tmp_path / "workspace")
-    monkeypatch.delenv("PHONELLM_CHECK", raising=False)
+    lesson_mistakes.own_workspace(tmp_path, monkeypatch)
 
 
-def told(exercise: str, right: str, wrong: str) -> str:
-    """What the check of an exercise says when one thing in its solution is wrong."""
-    assert right in CELLS[exercise]
-    space = {"check": check, "hashlib": hashlib}
-    exec(CELLS[exercise].replace(right, wrong), space)
-    exec(CELLS[f"{exercise}-check"], space)
-    return " ".join(case.said for case in space["exercise"].cases)
-
-
-@pytest.mark.parametrize(
-    ("exercise", "right", "wrong", "words"),
-    [(name, *mistake) for name, mistakes in WRONG.items() for mistake in mistakes],
-)
+@lesson_mistakes.each(WRONG)
 def test_a_known_mistake_is_named(exercise, right, wrong, words):
-    assert words in told(exercise, right, wrong)
+    assert words in LESSON.told(exercise, right, wrong)
 
 
 @pytest.mark.parametrize("exercise", WRONG)
 def test_the_solution_passes(exercise):
-    assert told(exercise, "return", "return").strip() == ""
+    assert LESSON.told(exercise).strip() == ""
 
 
 def run(names: str, space: dict) -> None:
     """Run cells in this order."""
     for name in names.split():
-        exec(CELLS[name], space)
+        exec(LESSON.cells[name], space)
 
 
 def test_the_wrong_byte_comes_and_goes_however_often_the_cells_are_run():

@@ -80,7 +80,10 @@ def test_littles_law_holds_on_the_table(lines):
 
 def test_steps_taken_in_one_go_are_those_taken_one_by_one():
     """Without the shortcut each decode step would be asked for alone: an arrival at each step forces that."""
-    step = lambda decodes, prompt_tokens, context_tokens: 5.0 + decodes + 0.001 * context_tokens  # noqa: E731
+
+    def step(decodes, prompt_tokens, context_tokens):
+        return 5.0 + decodes + 0.001 * context_tokens
+
     long = [Ask(100, 50)]
     alone = scheduler.run([long], step).requests.iloc[0]
     expected = step(0, 100, 0) + sum(step(1, 0, 101 + i) for i in range(49))
@@ -98,8 +101,10 @@ def service(utilisation: float, *, fixed: bool, count: int = 20_000) -> float:
         now += chance.expovariate(utilisation)
         lines.append([Ask(1, 1)])
         starts.append(now / 100)  # a mean service is 10 ms
-    draw = (lambda: 1.0) if fixed else (lambda: chance.expovariate(1.0))
-    step = lambda decodes, prompt_tokens, context_tokens: 10 * draw()  # noqa: E731
+
+    def step(decodes, prompt_tokens, context_tokens):
+        return 10.0 if fixed else 10 * chance.expovariate(1.0)
+
     limits = Limits(max_num_seqs=1, max_num_batched_tokens=2)
     rows = scheduler.run(lines, step, limits, starts_s=starts).requests
     return float(rows["queue_ms"].mean()) / 10

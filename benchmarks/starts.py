@@ -1,7 +1,9 @@
-"""How long does the engine take from start to first token: eager or compiled, with or without caches?
+"""How long does the engine take from start to first token: eager or compiled, with or without caches? And in
+which form should it compute on this processor?
 
-Run as ``python -m benchmarks.starts`` (about six minutes). Each way of starting runs once in a workspace of
+Run as ``python -m benchmarks.starts`` (about eight minutes). Each way of starting runs once in a workspace of
 its own, then again with the caches that the start before left. Prints a Markdown table, keeps nothing else.
+``python -m benchmarks.starts forms`` compares bfloat16 and float32 alone.
 """
 
 from __future__ import annotations
@@ -22,9 +24,13 @@ from helpers import machine, model
 CHILD = """
 import dataclasses, json, sys, time
 from helpers import engine, latency, prompts, recipes, streaming, supervisor
-if sys.argv[1] == "compiled":
-    flags = tuple(flag for flag in recipes.EMBEDDED.flags if flag.name != "--enforce-eager")
-    recipes.EMBEDDED = dataclasses.replace(recipes.EMBEDDED, flags=flags)
+way, form = sys.argv[1:]
+flags = recipes.EMBEDDED.flags
+if way == "compiled":
+    flags = tuple(flag for flag in flags if flag.name != "--enforce-eager")
+if form:
+    flags = tuple(dataclasses.replace(flag, value=form) if flag.name == "--dtype" else flag for flag in flags)
+recipes.EMBEDDED = dataclasses.replace(recipes.EMBEDDED, flags=flags)
 begun = time.monotonic()
 server = engine.connect(lambda line: None)
 ready = time.monotonic() - begun
@@ -43,17 +49,22 @@ print(json.dumps({
 
 @dataclasses.dataclass(frozen=True)
 class Start:
-    """One way of starting, and how often in a row."""
+    """One way of starting, how often in a row, and the form to compute in (empty: the recipe's)."""
 
     way: str
     times: int
+    form: str = ""
 
 
-def main() -> None:
+WAYS = (Start("eager", 3), Start("compiled", 3))
+FORMS = (Start("eager", 1, "bfloat16"), Start("eager", 1, "float32"))
+
+
+def main(words: list[str]) -> None:
     """Start the engine in each way and print the table."""
     prepared = model.prepare()
     rows = []
-    for start in (Start("eager", 3), Start("compiled", 3)):
+    for start in FORMS if words == ["forms"] else (*WAYS, *FORMS):
         with tempfile.TemporaryDirectory(prefix="starts-") as folder:
             link = Path(folder) / "model" / model.NAME
             link.parent.mkdir()
@@ -61,7 +72,9 @@ def main() -> None:
             for number in range(start.times):
                 caches = "no caches" if number == 0 else "caches of the start before"
                 rows.append(
-                    {"start": start.way, "caches": caches, "load": os.getloadavg()[0]} | _once(start, folder)
+                    {"start": f"{start.way} {start.form}".strip(), "caches": caches}
+                    | {"load": os.getloadavg()[0]}
+                    | _once(start, folder)
                 )
                 print(rows[-1], flush=True)
     print(f"\n{machine.processor()}, {os.cpu_count()} cores, {machine.system()}; one value a start\n")
@@ -75,7 +88,7 @@ def _once(start: Start, folder: str) -> dict[str, float]:
         "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor",
     }
     out = subprocess.run(
-        [sys.executable, "-c", CHILD, start.way],
+        [sys.executable, "-c", CHILD, start.way, start.form],
         env=os.environ | own,
         stdout=subprocess.PIPE,
         text=True,
@@ -93,4 +106,4 @@ def _markdown(frame: pd.DataFrame) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -24,13 +24,13 @@ from pathlib import Path
 
 import psutil
 
-from helpers import model, recipes, supervisor
+from helpers import engine, model, recipes, supervisor
 from helpers.recipes import Flag, Recipe
 from helpers.settings import API_KEY_VARIABLE, REPO, CourseError, Server, workspace
 
 HOST = "127.0.0.1"
 GRACE_SECONDS = 2.0  # nobody but this process uses it, so it need not outlive it for long
-MEMORY_NEEDED_GIB = 3.0
+MEMORY_NEEDED_GIB = engine.MEMORY_NEEDED_GIB
 LIMIT_SECONDS = 300.0
 
 # What makes a child start sooner than the shared engine: worker and engine in one process, one import fewer.

@@ -36,7 +36,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psutil
 from filelock import FileLock, Timeout
 
-from helpers import api, extras, model, recipes, recorded, supervisor
+from helpers import api, extras, machine, model, recipes, recorded, supervisor
 from helpers.settings import (
     API_KEY_VARIABLE,
     BASE_URL_VARIABLE,
@@ -53,7 +53,7 @@ HOST = "127.0.0.1"
 GRACE_SECONDS = 60.0
 START_LIMIT_SECONDS = 600.0
 HEALTH_SECONDS = 10.0  # a server that says nothing for so long hangs
-MEMORY_NEEDED_GIB = 3.0
+MEMORY_NEEDED_GIB = 3.0 if machine.fast_bfloat16() else 4.0  # in float32 everything is twice as large
 
 Say = Callable[[str], None]
 

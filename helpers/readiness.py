@@ -17,7 +17,7 @@ from helpers.settings import BASE_URL_VARIABLE, WORKSPACE
 
 def check() -> pd.DataFrame:
     """The machine, line by line: columns ``what``, ``found``, ``enough`` (yes or no) and ``if not``."""
-    cores = os.cpu_count() or 1
+    cores, fast = os.cpu_count() or 1, machine.fast_bfloat16()
     busy = psutil.cpu_percent(interval=0.5)
     memory = psutil.virtual_memory()
     disk = shutil.disk_usage(WORKSPACE if WORKSPACE.exists() else Path.home())
@@ -28,7 +28,12 @@ def check() -> pd.DataFrame:
         why_not = f"{engine.ENGINE_VARIABLE}=recorded asks for recorded runs"
     rows = [
         ("Python", platform.python_version(), sys.version_info >= (3, 11), "install Python 3.11 or newer"),
-        ("processor", f"{machine.processor()}, {cores} cores", cores >= 2, "expect every time to be longer"),
+        (
+            "processor",
+            f"{machine.processor()}, {cores} cores" + ("" if fast else ", no fast bfloat16"),
+            cores >= 2 and fast,
+            "expect every time to be longer" + ("" if fast else "; the engine computes in float32"),
+        ),
         ("in use now", f"{busy:.0f} % of the cores", busy < 50, "close what keeps it busy: it bends timings"),
         (
             "memory",

@@ -18,17 +18,19 @@ import sys
 import tomllib
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from helpers import machine
 from helpers.settings import DATA, CourseError
 
 FOLDER = DATA / "recipes"
 HOST, PORT = "127.0.0.1", 8000
+KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"  # GiB
 SERVED_NAME = "phonellm-alpha-1"
 # How far we have tried a flag, where its file says nothing else: by the engine's package.
 TRIED = {
@@ -143,7 +145,24 @@ def load(name: str) -> Recipe:
     tried = TRIED[plain["engine"].split()[0]]
     for kind in ("flags", "environment", "options"):
         plain[kind] = tuple(_flag(entry, tried) for entry in plain.get(kind, ()))
-    return Recipe(**plain)
+    recipe = Recipe(**plain)
+    return for_processor(recipe, machine.fast_bfloat16()) if name == "embedded" else recipe
+
+
+def for_processor(recipe: Recipe, fast_bfloat16: bool) -> Recipe:
+    """A recipe of the CPU engine as this processor needs it: in float32 where bfloat16 would be slow, with
+    twice the memory for the KV cache, so that as many tokens fit in."""
+    if fast_bfloat16:
+        return recipe
+    why = "this processor has no fast bfloat16: float32 takes twice the memory and a fraction of the time"
+    flags = [
+        replace(flag, value="float32", why=why) if flag.name == "--dtype" else flag for flag in recipe.flags
+    ]
+    environment = [
+        replace(flag, value=str(2 * int(flag.value or 0))) if flag.name == KV_SPACE else flag
+        for flag in recipe.environment
+    ]
+    return replace(recipe, flags=tuple(flags), environment=tuple(environment))
 
 
 def _flag(entry: dict[str, Any], tried: str) -> Flag:

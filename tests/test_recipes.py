@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import re
 import shlex
 import subprocess
+import sys
+from dataclasses import replace
 
 import pytest
 
-from helpers import published, recipes
+from helpers import machine, published, recipes
 from helpers.recipes import Flag
 from helpers.settings import CourseError
 
@@ -94,27 +95,24 @@ def test_vllm_has_the_parsers_by_name(name):
 
 def test_a_flag_that_does_not_exist_is_found():
     recipe = recipes.load("b200-nvfp4")
-    wrong = dataclasses.replace(
-        recipe, flags=(*recipe.flags, Flag("--moe-kernel", "cutlass", "no such flag"))
-    )
+    wrong = replace(recipe, flags=(*recipe.flags, Flag("--moe-kernel", "cutlass", "no such flag")))
     assert recipes.unknown_flags(wrong) == ["--moe-kernel"]
     with pytest.raises(
         CourseError, match=r"(?s)does not take .* --moe-kernel.*data/recipes/b200-nvfp4\.toml"
     ):
         recipes.parse(wrong)
     sglang = recipes.load("sglang-b200")
-    wrong = dataclasses.replace(sglang, flags=(Flag("--max-num-seqs", "1", "vLLM's name for it"),))
+    wrong = replace(sglang, flags=(Flag("--max-num-seqs", "1", "vLLM's name for it"),))
     assert recipes.unknown_flags(wrong) == ["--max-num-seqs"]
 
 
 def test_a_value_that_does_not_exist_is_refused():
     recipe = recipes.load("b200-nvfp4")
     flags = tuple(
-        dataclasses.replace(flag, value="cutlas") if flag.name == "--moe-backend" else flag
-        for flag in recipe.flags
+        replace(flag, value="cutlas") if flag.name == "--moe-backend" else flag for flag in recipe.flags
     )
     with pytest.raises(CourseError, match="cutlas"):
-        recipes.parse(dataclasses.replace(recipe, flags=flags))
+        recipes.parse(replace(recipe, flags=flags))
 
 
 def test_nvfp4_names_the_kernel_that_gives_right_text():
@@ -215,3 +213,45 @@ def test_asking_the_parser_leaves_the_environment_as_it_was(monkeypatch):
     monkeypatch.setenv("VLLM_LOGGING_LEVEL", "DEBUG")
     recipes.unknown_flags(recipes.EMBEDDED)
     assert os.environ["VLLM_LOGGING_LEVEL"] == "DEBUG"
+
+
+@pytest.mark.parametrize(
+    ("features", "fast"),
+    [
+        ("avx avx2 fma", False),
+        ("avx2 avx512f", False),
+        ("avx2 avx512f avx512bw avx512vl avx512dq", True),
+        ("fp asimd bf16", True),
+        ("fp asimd", False),
+        ("", False),
+    ],
+)
+def test_processors_with_fast_bfloat16_are_told_from_others(features, fast):
+    assert machine.fast_bfloat16(frozenset(features.split())) == fast
+
+
+def test_without_fast_bfloat16_the_engine_computes_in_float32_and_holds_as_many_tokens():
+    with_it = recipes.for_processor(recipes.EMBEDDED, True)
+    assert with_it == recipes.EMBEDDED
+    plain = replace(
+        with_it,
+        flags=tuple(replace(f, value="bfloat16") if f.name == "--dtype" else f for f in with_it.flags),
+        environment=tuple(
+            replace(f, value="1") if f.name == recipes.KV_SPACE else f for f in with_it.environment
+        ),
+    )
+    slow = recipes.for_processor(plain, False)
+    assert value(slow, "--dtype") == "float32"
+    assert [flag.value for flag in slow.environment if flag.name == recipes.KV_SPACE] == ["2"]
+    assert [flag.name for flag in slow.flags] == [flag.name for flag in plain.flags]
+
+
+def test_the_rule_is_the_one_pytorch_goes_by():
+    """PyTorch says itself whether it has fast kernels; in a process of its own, as importing it is slow."""
+    ask = "import torch; print(torch.ops.mkldnn._is_mkldnn_bf16_supported())"
+    told = subprocess.run(
+        [sys.executable, "-c", ask], capture_output=True, text=True, timeout=120, check=False
+    )
+    if told.returncode and "ModuleNotFoundError" in told.stderr:
+        pytest.skip("PyTorch is not installed: this system runs on recorded runs")
+    assert told.stdout.split() == [str(machine.fast_bfloat16())]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from helpers import parameters
+from helpers import parameters, tables
 from helpers.config_reader import read
 from helpers.nemotron_h import LETTER_OF, Architecture, Attention, Mamba, Mlp, Moe, Mtp
 from helpers.origins import validate
@@ -64,8 +64,9 @@ def sources() -> pd.DataFrame:
         the file is whole), ``parameters`` (published total, NaN if none was found), ``parameters_source``,
         ``source``, ``date`` and ``origin``.
     """
-    frame = pd.read_csv(MODELS / "origins.csv", dtype={"date": str})
-    return validate(frame, used_by="architecture.sources").set_index("model")
+    path = MODELS / "origins.csv"
+    columns = ("what", "fields", "parameters_source")
+    return tables.read(path, key="model", numeric=("parameters",), text=columns, unitless=True)
 
 
 def layer_table(arch: Architecture) -> pd.DataFrame:

@@ -8,12 +8,10 @@ nothing and leaves matplotlib's settings as they were. Then
 - ``save(itl, frame, "gaps")`` writes SVG, PNG and the alternative text, the same bytes for the same data;
 - ``alt_text(itl(frame))`` is what a reader who cannot see the figure gets.
 
-This module holds those three and is the one to import. The figures are in more of them: one reply
-(:mod:`helpers.figures_reply`), many requests (:mod:`helpers.figures_requests`), the course and its budget
-(:mod:`helpers.figures_course`), the model (:mod:`helpers.figures_model`) and its memory
-(:mod:`helpers.figures_memory`), calls (:mod:`helpers.figures_calls`), their load
-(:mod:`helpers.figures_load`) and its limit (:mod:`helpers.figures_limit`). What they share is in
-:mod:`helpers.drawing`.
+This module holds those three and is the one to import. The figures are in ``figures_*.py``: one reply, many
+requests, the course, the model and its memory, calls, their load and its limit, a GPU nobody here has. What
+they share is in :mod:`helpers.drawing`, how they look in ``data/style.toml``. :mod:`helpers.gallery` makes
+all of them at once.
 """
 
 from __future__ import annotations
@@ -30,6 +28,10 @@ from matplotlib.figure import Figure
 
 from helpers import drawing
 from helpers.figures_calls import call_timeline, little_check
+from helpers.figures_capacity import capacity_cases, live_call_curves, predictions
+from helpers.figures_clips import clip_gaps, tolerance, waveform
+from helpers.figures_cost import call_minute, price_by_calls, tornado
+from helpers.figures_cost_day import call_day, cost_by_turn, cost_by_volume
 from helpers.figures_course import budget_line, course_map
 from helpers.figures_hub import download_minutes, second_run
 from helpers.figures_limit import percentiles_by_run, search_path
@@ -45,6 +47,7 @@ from helpers.figures_requests import (
     ttft_by_prompt_length,
 )
 from helpers.figures_serve import startup_phases
+from helpers.figures_waits import leaderboard, slow_calls, wait_distribution
 from helpers.settings import WORKSPACE
 
 __all__ = [
@@ -52,28 +55,44 @@ __all__ = [
     "budget_line",
     "bytes_per_step",
     "cache_growth",
+    "call_day",
+    "call_minute",
     "call_timeline",
+    "capacity_cases",
     "client_vs_server",
+    "clip_gaps",
+    "cost_by_turn",
+    "cost_by_volume",
     "course_map",
     "distinct_experts",
     "download_minutes",
     "itl",
     "latency_bars",
     "latency_curve",
+    "leaderboard",
     "little_check",
+    "live_call_curves",
     "model_layers",
     "percentile_by_samples",
     "percentiles_by_run",
+    "predictions",
+    "price_by_calls",
+    "render",
     "request_memory",
     "saturation",
     "save",
     "search_path",
     "second_run",
     "show",
+    "slow_calls",
     "startup_phases",
     "stream_timeline",
+    "tolerance",
     "tool_comparison",
+    "tornado",
     "ttft_by_prompt_length",
+    "wait_distribution",
+    "waveform",
     "what_fits",
 ]
 
@@ -103,7 +122,7 @@ def show(
     given = () if frame is None else (frame,)
     light = figure_function(*given, theme="light", **options)
     dark = figure_function(*given, theme="dark", **options)
-    images = [_render(light, "light", "svg"), _render(dark, "dark", "svg")]
+    images = [render(light, "light", "svg"), render(dark, "dark", "svg")]
     light_uri, dark_uri = (
         f"data:image/svg+xml;base64,{base64.b64encode(image).decode()}" for image in images
     )
@@ -125,6 +144,7 @@ def save(
     stem: str | Path,
     *,
     theme: str = "light",
+    size: str = "column",
     **options: object,
 ) -> tuple[Path, Path, Path]:
     """Write ``<stem>.svg``, ``.png`` and ``.alt.txt``, the same bytes each time for the same data.
@@ -135,23 +155,32 @@ def save(
         stem: path without an ending. A relative one is taken from ``workspace/figures/``. Files of that name
             are replaced.
         theme: ``light`` or ``dark``.
+        size: ``column`` (of a blog) or ``slide``, see :func:`helpers.style.sized`.
         options: passed on to the figure function.
 
     Returns:
         The three paths. The text file holds the alternative text, an empty line and the origins note.
     """
-    figure = figure_function(*(() if frame is None else (frame,)), theme=theme, **options)
+    with drawing.sized(size):
+        figure = figure_function(*(() if frame is None else (frame,)), theme=theme, **options)
     base = WORKSPACE / "figures" / stem  # an absolute stem wins over the folder
     base.parent.mkdir(parents=True, exist_ok=True)
     svg, png, text = (base.with_name(base.name + ending) for ending in (".svg", ".png", ".alt.txt"))
-    svg.write_bytes(_render(figure, theme, "svg"))
-    png.write_bytes(_render(figure, theme, "png"))
+    svg.write_bytes(render(figure, theme, "svg"))
+    png.write_bytes(render(figure, theme, "png"))
     words = "\n\n".join(filter(None, (alt_text(figure), getattr(figure, "note", ""))))
     text.write_text(words + "\n", encoding="utf-8", newline="\n")
     return svg, png, text
 
 
-def _render(figure: Figure, theme: str, file_format: str) -> bytes:
+def render(figure: Figure, theme: str, file_format: str) -> bytes:
+    """The bytes of an image file of it, the same each time for the same figure.
+
+    Args:
+        figure: what a figure function gave.
+        theme: the one it was drawn in.
+        file_format: ``svg`` or ``png`` (200 dots per inch).
+    """
     # Date and program differ between two runs and two machines; the picture does not.
     metadata = {"svg": {"Date": None, "Creator": None}, "png": {"Software": None}}[file_format]
     buffer = BytesIO()

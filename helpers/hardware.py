@@ -12,8 +12,9 @@ from numbers import Real
 
 import pandas as pd
 
+from helpers import tables
 from helpers.origins import validate
-from helpers.settings import DATA, CourseError
+from helpers.settings import CourseError
 
 # Quantity in the file -> column here.
 COLUMNS = {
@@ -37,10 +38,7 @@ MOST = 1e9  # no figure of a GPU comes near it
 
 @cache
 def _read() -> pd.DataFrame:
-    frame = pd.read_csv(DATA / "gpus.csv", dtype={"date": str}, keep_default_na=True)
-    frame[["unit", "conditions"]] = frame[["unit", "conditions"]].fillna("")
-    columns = ("gpu", "quantity", "value", "unit", "conditions", "source", "date")
-    return validate(frame, required=columns, numeric=("value",), used_by="data/gpus.csv")
+    return tables.read("gpus.csv", key=("gpu", "quantity"), text=("conditions",))
 
 
 def table() -> pd.DataFrame:

@@ -18,8 +18,8 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import hub_client, hub_errors, origins
-from helpers.settings import DATA, CourseError
+from helpers import hub_client, hub_errors, origins, tables
+from helpers.settings import CourseError
 
 REPO = "pipecat-ai/phonellm-alpha-1"
 NVFP4 = "pipecat-ai/phonellm-alpha-1-nvfp4"
@@ -182,19 +182,21 @@ def recorded(repo: str = REPO) -> Listing:
     Raises:
         CourseError: nothing is recorded about this repository.
     """
-    repositories = pd.read_csv(DATA / "hub" / "repositories.csv", dtype={"date": str}).set_index("repo")
+    repositories = tables.read("hub/repositories.csv", key="repo", numeric=("files", "bytes"), unitless=True)
     if repo not in repositories.index:
         raise CourseError(
             f"Nothing is recorded about {repo!r}, only about {', '.join(repositories.index)}.\n"
             f'With a network, ask the Hub: hub.listing("{repo}", revision=None)'
         )
     about = repositories.loc[repo]
-    files = pd.read_csv(DATA / "hub" / "files.csv", dtype={"date": str, "files": "Int64", "bytes": "Int64"})
+    counts = ("files", "bytes")
+    files = tables.read("hub/files.csv", key=("repo", "file"), numeric=counts, text=("name",), unitless=True)
+    files = files.astype(dict.fromkeys(counts, "Int64"))
     files = files[files["repo"] == repo].reset_index(drop=True)
     files["kind"] = files["file"].map(kind)
     files[["algorithm", "checksum"]] = None
     origins.validate(files, required=COLUMNS, numeric=("files", "bytes"), used_by="data/hub/files.csv")
-    revision = None if pd.isna(about["revision"]) else str(about["revision"])
+    revision = str(about["revision"]) or None
     count = None if pd.isna(about["files"]) else int(about["files"])
     return Listing(repo, revision, files[[*COLUMNS, "name"]], int(about["bytes"]), count, live=False)
 

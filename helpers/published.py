@@ -9,16 +9,13 @@ from functools import cache
 
 import pandas as pd
 
-from helpers.origins import validate
-from helpers.settings import DATA, CourseError
-
-COLUMNS = ("id", "value", "unit", "what", "conditions", "source", "date", "origin")
+from helpers import tables
+from helpers.settings import CourseError
 
 
 @cache
 def _read() -> pd.DataFrame:
-    frame = pd.read_csv(DATA / "published.csv", dtype={"date": str})
-    return validate(frame, required=COLUMNS, numeric=("value",), used_by="data/published.csv").set_index("id")
+    return tables.read("published.csv", text=("what", "conditions"))
 
 
 def table(*ids: str) -> pd.DataFrame:

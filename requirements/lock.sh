@@ -19,6 +19,7 @@ pin dev-no-engine.txt pyproject.toml --extra lab --extra dev --constraint requir
 pin torch-pypi.txt requirements/torch-pypi.in --constraint requirements/course.txt
 pin gpu.txt pyproject.toml --extra lab --extra gpu
 pin voice.txt requirements/voice.in
+pin clips.txt requirements/clips.in
 [ ! -f requirements/aiperf.in ] || pin aiperf.txt requirements/aiperf.in
 pin guidellm.txt requirements/guidellm.in requirements/torch-needs.in --override requirements/overrides.txt
 pin deploy.txt requirements/deploy.in

@@ -4,7 +4,7 @@ VENV := .venv/bin/python
 BOOT := $(PYTHON3) -I helpers/bootstrap.py
 export PYTHON TORCH ENGINE
 
-.PHONY: help lab test setup setup-dev stop status engine notebooks lint record bench bench-load lock serve
+.PHONY: help lab test setup setup-dev stop status engine notebooks figures slides lint record bench bench-load lock serve
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -38,6 +38,12 @@ serve: setup ## serve a model by a recipe: PROFILE=..., without it the list (MOD
 
 notebooks: setup-dev ## build both versions of every lesson from notebooks/src
 	@$(VENV) -m helpers.lessons build
+
+figures: setup ## every figure of the course as SVG and PNG (OUT=folder, ONLY=06, THEME=dark, SIZE=slide)
+	@$(VENV) -m helpers.gallery --out="$(OUT)" --only="$(ONLY)" --theme="$(THEME)" --size="$(SIZE)"
+
+slides: setup ## the talk as HTML and PDF, in workspace/slides (DECK=name, THEME=dark)
+	@$(VENV) -m helpers.deck $(DECK) --theme="$(THEME)"
 
 lint: setup-dev ## style of the code, and whether the notebooks are what the sources say
 	@$(VENV) -m ruff check . && $(VENV) -m ruff format --check . && $(VENV) -m helpers.lessons check

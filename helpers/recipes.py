@@ -30,7 +30,6 @@ from helpers.settings import DATA, CourseError
 
 FOLDER = DATA / "recipes"
 HOST, PORT = "127.0.0.1", 8000
-KV_SPACE = "VLLM_CPU_KVCACHE_SPACE"  # GiB
 SERVED_NAME = "phonellm-alpha-1"
 # How far we have tried a flag, where its file says nothing else: by the engine's package.
 TRIED = {
@@ -150,19 +149,14 @@ def load(name: str) -> Recipe:
 
 
 def for_processor(recipe: Recipe, fast_bfloat16: bool) -> Recipe:
-    """A recipe of the CPU engine as this processor needs it: in float32 where bfloat16 would be slow, with
-    twice the memory for the KV cache, so that as many tokens fit in."""
+    """A recipe of the CPU engine as this processor needs it: in float32 where bfloat16 would be slow."""
     if fast_bfloat16:
         return recipe
     why = "this processor has no fast bfloat16: float32 takes twice the memory and a fraction of the time"
-    flags = [
+    flags = (
         replace(flag, value="float32", why=why) if flag.name == "--dtype" else flag for flag in recipe.flags
-    ]
-    environment = [
-        replace(flag, value=str(2 * int(flag.value or 0))) if flag.name == KV_SPACE else flag
-        for flag in recipe.environment
-    ]
-    return replace(recipe, flags=tuple(flags), environment=tuple(environment))
+    )
+    return replace(recipe, flags=tuple(flags))
 
 
 def _flag(entry: dict[str, Any], tried: str) -> Flag:

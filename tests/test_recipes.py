@@ -230,20 +230,17 @@ def test_processors_with_fast_bfloat16_are_told_from_others(features, fast):
     assert machine.fast_bfloat16(frozenset(features.split())) == fast
 
 
-def test_without_fast_bfloat16_the_engine_computes_in_float32_and_holds_as_many_tokens():
-    with_it = recipes.for_processor(recipes.EMBEDDED, True)
-    assert with_it == recipes.EMBEDDED
-    plain = replace(
-        with_it,
-        flags=tuple(replace(f, value="bfloat16") if f.name == "--dtype" else f for f in with_it.flags),
-        environment=tuple(
-            replace(f, value="1") if f.name == recipes.KV_SPACE else f for f in with_it.environment
-        ),
-    )
+def test_without_fast_bfloat16_the_engine_computes_in_float32_and_nothing_else_differs():
+    def in_form(form: str) -> recipes.Recipe:
+        flags = (replace(f, value=form) if f.name == "--dtype" else f for f in recipes.EMBEDDED.flags)
+        return replace(recipes.EMBEDDED, flags=tuple(flags))
+
+    plain = in_form("bfloat16")
+    assert recipes.for_processor(plain, True) == plain
     slow = recipes.for_processor(plain, False)
     assert value(slow, "--dtype") == "float32"
-    assert [flag.value for flag in slow.environment if flag.name == recipes.KV_SPACE] == ["2"]
-    assert [flag.name for flag in slow.flags] == [flag.name for flag in plain.flags]
+    assert recipes.command(slow, "m", "n", "h", 1) == recipes.command(in_form("float32"), "m", "n", "h", 1)
+    assert slow.environment == plain.environment
 
 
 def test_the_rule_is_the_one_pytorch_goes_by():

@@ -64,6 +64,7 @@ def curves(*, say: Say = print) -> pd.DataFrame:
             "gpu": "B200",
             "format": "BF16",
             "factor": 1.0,
+            "max_num_seqs": SEATS,
             "series": "BF16, dynamo.replay",
         }
     )
@@ -83,8 +84,9 @@ def answers(*, say: Say = print) -> pd.DataFrame:
     Returns:
         One row an answer: ``who``, ``load`` (``live calls``: they speak, listen and think;
         ``requests in flight``: each line asks again at once; ``simulated processes`` and ``agents``: the
-        card's words), ``number``, ``in_flight``, ``duty_cycle``, ``ttfat_p50_ms``, ``ttfat_p95_ms``,
-        ``source``, ``date`` and ``origin``.
+        card's words), ``number``, ``factor`` (by which the model's times were multiplied) and
+        ``max_num_seqs`` (requests that run at once), ``in_flight``, ``duty_cycle``, ``ttfat_p50_ms``,
+        ``ttfat_p95_ms``, ``source``, ``date`` and ``origin``.
     """
     rows = []
     for series, where in machines().items():
@@ -92,6 +94,7 @@ def answers(*, say: Say = print) -> pd.DataFrame:
             found = capacity.limit(where, pauses=pauses, max_num_seqs=SEATS)
             columns = ("in_flight", "duty_cycle", "ttfat_p50_ms", "ttfat_p95_ms")
             row = {"who": series, "load": unit, "number": found["live_calls"]}
+            row |= {"factor": where.factor, "max_num_seqs": SEATS}
             rows.append(row | {name: found.get(name) for name in columns} | {"origin": "modelled"})
             say(f"limit: {series}, {row['number']:.0f} {unit}")
     for name in ("b200.card_processes", "b200.card_agents"):
@@ -113,9 +116,11 @@ def answers(*, say: Say = print) -> pd.DataFrame:
 
 def cases(*, say: Say = print) -> pd.DataFrame:
     """How the answer for BF16, corrected, moves when one thing is changed: see
-    :func:`helpers.capacity.sensitivity`."""
+    :func:`helpers.capacity.sensitivity`. Another format is tried with the correction of BF16, so that only
+    the format differs, and NVFP4 with its own, too."""
     where = machine("B200", "BF16").slower(calibration.factor("B200", "BF16"))
-    return capacity.sensitivity(where, say=say)
+    own = {"NVFP4": calibration.factor("B200", "NVFP4")}
+    return capacity.sensitivity(where, own_factors=own, say=say)
 
 
 def recorded_curves() -> pd.DataFrame:

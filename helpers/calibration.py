@@ -4,11 +4,11 @@
 and source. :func:`table` puts beside each what our own model (:mod:`helpers.capacity`), aiconfigurator and
 dynamo.replay say. A factor is fitted on one named point for each model, GPU and format: the time per token
 at the load nearest to eight requests in flight, or, where the table has none, the only number that it has
-(NVFP4 on a B200, the RTX PRO 6000). (That rule was chosen with some uncorrected ratios already known, and
+(NVFP4 on a B200). (That rule was chosen with some uncorrected ratios already known, and
 before any corrected error was.) All other runs are a test; further numbers of the very run on which a factor
 was fitted are not. Points that come out wrong stay wrong, with a word on what is known about them
-(:data:`OPEN`). The table is a selection: the sources have further levels, and the goal is met or missed by
-little, so which of them are in it decides.
+(:data:`OPEN`). Of each source every level is in the table that we could read there; which runs others chose
+to publish still decides whether the goal is met.
 
 Metrics: ``ttft_ms`` and ``tpot_ms`` are means (or the source does not say), ``..._p50_ms``, ``..._p95_ms``
 and ``..._p99_ms`` percentiles over requests, ``tok_s`` tokens of all answers in a second,
@@ -45,12 +45,20 @@ OPEN: dict[str, str] = {
     "the engine's limits are not stated",
     "vultr.nvfp4.peak": "slower than FP8 on a GPU of its own would be, by every model; which kernels ran is "
     "not stated",
-    "baseten.sglang": "this engine reached half of what vLLM did on the same GPUs, or less; aiconfigurator's "
+    "baseten.sglang.h100": "this engine reached about half of vLLM's speed on the same GPU; aiconfigurator's "
     "tables of SGLang's own kernels say so too, a model of the GPU alone cannot",
+    "baseten.sglang.2h100": "less than half of vLLM's throughput, as on one H100",
     "l40s.fp8": "one request alone already waited longer than its steps take: HTTP is in it, and likely a "
     "proxy, and prompts that share their beginning wake fewer experts than a model of independent tokens "
     "says",
+    "vultr.fp8.c1.ttft_ms": "one request alone waited more than twice as long as each of eight; by our "
+    "reading a first request that had to compile something is in this mean of 50",
+    "vultr.fp8.c32": "tokens took longer, and fewer came in a second, than the levels on either side would "
+    "let one expect; the source does not say why",
     "vultr.fp8.c512": "400 prompts were sent, so it is one burst and never 512 in flight",
+    "vultr.fp8.c1024": "400 prompts were sent, so it is the same burst as at 512, once more",
+    "baseten.rtx.c128": "the first token came after more than a minute, with as many seats as requests; "
+    "something queued that the source does not name",
 }
 
 
@@ -84,10 +92,12 @@ def table() -> pd.DataFrame:
         ``published`` and ``predicted`` (in ``metric_unit``), ``ratio`` (predicted over published), ``factor``
         (by which the model's times are multiplied; 1 where no point of this GPU and format is its fit),
         ``corrected`` and ``corrected_ratio``, ``error`` (how far the corrected one is off, as a share of the
-        published one: 0.25 is 25 %, too much or too little alike), ``fitted`` (this point was used for the
-        factor, so its error says nothing), ``same_run`` (another number of the run with that point, so no
-        test either), ``known``, ``why`` (an open question, or empty) and ``origin``
-        (modelled). A point that a model cannot do has a NaN and says so in ``why``.
+        published one: 0.25 is 25 %, too much or too little alike; the speed of one stream counts as time per
+        token, so its error is that of the time) and ``raw_error`` (the same without the correction),
+        ``fitted`` (this point was used for the factor, so its error says nothing), ``same_run`` (another
+        number of the run with that point, so no test either), ``test`` (neither, and predicted),
+        ``known``, ``why`` (an open question, or empty) and ``origin`` (modelled). A point that a model cannot
+        do has a NaN and says so in ``why``.
     """
     known = points().rename(columns={"value": "published"})
     frames = [
@@ -110,7 +120,9 @@ def table() -> pd.DataFrame:
         speed, frame["predicted"] / frame["factor"], frame["predicted"] * frame["factor"]
     )
     frame["corrected_ratio"] = frame["corrected"] / frame["published"]
-    frame["error"] = (frame["corrected_ratio"] - 1).abs()
+    frame["error"] = _error(frame["metric"], frame["corrected_ratio"])
+    frame["raw_error"] = _error(frame["metric"], frame["ratio"])
+    frame["test"] = ~frame["fitted"] & ~frame["same_run"] & frame["predicted"].notna()
     frame["why"] = [
         _why(row["id"], row["gpu"], row["predicted"], row["model"]) for row in frame.to_dict("records")
     ]
@@ -126,7 +138,7 @@ def factors(frame: pd.DataFrame | None = None) -> pd.DataFrame:
     rows = []
     for row in frame[frame["fitted"]].to_dict("records"):
         same = (frame[["model", *KEYS]] == [row["model"], row["gpu"], row["precision"]]).all(axis=1)
-        others = frame[same & ~frame["fitted"] & ~frame["same_run"]]["error"].dropna()
+        others = frame[same & frame["test"]]["error"]
         rows.append(
             {name: row[name] for name in ("model", *KEYS, "factor")}
             | {"point": row["id"], "tests": len(others), "median_error": float(others.median())}
@@ -160,7 +172,7 @@ def summary(frame: pd.DataFrame | None = None) -> pd.DataFrame:
         ``origin`` (modelled).
     """
     frame = table() if frame is None else frame
-    tests = frame[~frame["fitted"] & ~frame["same_run"] & frame["predicted"].notna()].copy()
+    tests = frame[frame["test"]].copy()
     tests["kind"] = tests["metric"].map(_kind)
     rows = []
     for model in frame["model"].unique():
@@ -176,7 +188,7 @@ def summary(frame: pd.DataFrame | None = None) -> pd.DataFrame:
                     "points": len(of_it),
                     "median_error": float(of_it["error"].median()),
                     "worst_error": float(of_it["error"].max()),
-                    "raw_median_error": float((of_it["ratio"] - 1).abs().median()),
+                    "raw_median_error": float(of_it["raw_error"].median()),
                     "within_goal": bool(of_it["error"].median() <= GOAL),
                 }
             )
@@ -187,6 +199,12 @@ def _kind(metric: str) -> str:
     if metric.startswith("ttft"):
         return "time to first token"
     return "throughput" if metric == "tok_s" else "time per token"
+
+
+def _error(metric: pd.Series, ratio: pd.Series) -> pd.Series:
+    """How far off a prediction is, in the unit of its kind: a stream's speed is told as time per token."""
+    stream = metric.str.startswith("stream")
+    return (ratio.where(~stream, 1 / ratio) - 1).abs()
 
 
 def _why(name: str, gpu: str, predicted: float, model: str) -> str:

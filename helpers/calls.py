@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from numbers import Real
 
 import numpy as np
 import pandas as pd
 
+from helpers import arguments
 from helpers.origins import validate
 from helpers.settings import CourseError
 
@@ -162,11 +164,11 @@ def agents(in_flight: float, duty: float) -> float:
         duty: share of a live call in which its request is in flight, see :func:`duty_cycle`.
 
     Raises:
-        CourseError: ``duty`` is not a share above 0.
+        CourseError: ``duty`` is not a share above 0, or ``in_flight`` no number of requests.
     """
-    if not 0 < duty <= 1:
-        raise CourseError(f"duty={duty} is no share of a call. It lies above 0 and is at most 1.")
-    return in_flight / duty
+    if not isinstance(duty, Real) or not 0 < duty <= 1:
+        raise CourseError(f"duty={duty!r} is no share of a call. It lies above 0 and is at most 1.")
+    return arguments.number("in_flight", in_flight, least=0, example="10 (requests)") / duty
 
 
 def _runs(requests: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:

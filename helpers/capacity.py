@@ -9,15 +9,16 @@ the turn allows; words become tokens by a rule of thumb; nobody thinks, hangs up
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from random import Random
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
 
-from helpers import published, scheduler
+from helpers import arguments, published, scheduler
 from helpers.machine_model import PARAMETERS, Machine, machine, mamba_block, parameter_table
 from helpers.origins import validate
 from helpers.scheduler import Ask, Simulation
@@ -47,7 +48,9 @@ TOOL_RESULT_TOKENS = 40
 # Answers behind one P95. The clock is virtual, so they cost little; 5 % of them are 200 above the percentile.
 REQUESTS = 4000
 SHORTEST_CALLS = 2.0  # one call long to fill the lines, at least one more to measure
-MOST_CALLS = 20_000  # a search ends here: the answer would be beyond any sense
+MOST_CALLS = 8192  # a search ends here, some tens of seconds long: more would be beyond any sense
+MOST_REQUESTS = 200_000  # more would take minutes, and tell nothing more
+SEATS = 128  # requests that run at once (max_num_seqs), unless something else is said
 
 
 def asks(
@@ -90,7 +93,7 @@ def simulate(
     live_calls: int,
     *,
     workload: Workload | None = None,
-    max_num_seqs: int = 128,
+    max_num_seqs: int = SEATS,
     max_num_batched_tokens: int = 8192,
     cache: int | float | None = None,
     system_tokens: int | None = None,
@@ -118,10 +121,10 @@ def simulate(
         (``warmup`` until every line is in its steady state) and ``live_calls``.
 
     Raises:
-        CourseError: the machine, or an argument, makes no sense.
+        CourseError: the machine, or an argument, makes no sense; or so many live calls that it would take
+            minutes, and no GPU carries them.
     """
-    if live_calls < 1:
-        raise CourseError(f"live_calls is {live_calls}. Ask for 1 or more.")
+    live_calls = _checked(where, live_calls, workload, max_num_seqs, max_num_batched_tokens, requests)
     workload = workload or load()
     limits = where.limits(
         max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens, cache=cache
@@ -152,6 +155,29 @@ def simulate(
     return found
 
 
+def _checked(
+    where: object, live_calls: object, workload: object, seats: object, tokens: object, requests: object
+) -> int:
+    """The number of live calls; raises a CourseError if it or another argument makes no sense."""
+    if not isinstance(where, Machine):
+        raise CourseError(f"where={where!r} is no machine. Give what capacity.machine('B200') returns.")
+    if workload is not None and not isinstance(workload, Workload):
+        raise CourseError(f"workload={workload!r} is no kind of call. Give what workload.load() returns.")
+    arguments.number("max_num_seqs", seats, least=1, whole=True, example="128")
+    arguments.number("max_num_batched_tokens", tokens, least=1, whole=True, example="8192")
+    arguments.number("requests", requests, least=1, most=MOST_REQUESTS, whole=True, example=f"{REQUESTS}")
+    return int(
+        arguments.number(
+            "live_calls",
+            live_calls,
+            least=1,
+            most=MOST_CALLS,
+            whole=True,
+            example="128 (more than the most would take minutes, and the answer beyond any sense)",
+        )
+    )
+
+
 def curve(
     where: Machine | None = None, live_calls: Iterable[int] = (8, 32, 64, 128, 256, 512), **how: object
 ) -> pd.DataFrame:
@@ -166,16 +192,21 @@ def curve(
         One row a level: ``live_calls``, ``ttfat_p50_ms``, ``ttfat_p95_ms``, ``requests`` and ``calls`` behind
         them, ``in_flight`` (mean), ``duty_cycle`` (share of a live call in which its request is in flight),
         ``queue_p95_ms``, ``tpot_p50_ms``, ``busy`` (share of the time in which a step runs), ``cached_share``
-        (of the prompts' tokens), ``gpu``, ``format``, ``factor`` and ``origin`` (modelled).
+        (of the prompts' tokens), ``gpu``, ``format``, ``factor`` (of the machine's times), ``max_num_seqs``
+        and ``origin`` (modelled).
 
     Raises:
-        CourseError: as :func:`simulate`.
+        CourseError: there is no level, or as :func:`simulate`.
     """
     where = where or machine()
+    levels = list(live_calls) if isinstance(live_calls, Iterable) else [live_calls]
+    if not levels:
+        raise CourseError("There is no level to simulate. Give some, such as live_calls=(8, 64, 512).")
     rows = []
-    for level in live_calls:
+    for level in levels:
         found = simulate(where, level, **how)
-        rows.append(_row(found, level) | {"gpu": where.gpu, "format": where.fmt, "factor": where.factor})
+        about = {"gpu": where.gpu, "format": where.fmt, "factor": where.factor}
+        rows.append(_row(found, level) | about | {"max_num_seqs": how.get("max_num_seqs", SEATS)})
     return validate(pd.DataFrame(rows).assign(origin="modelled"), used_by="capacity.curve")
 
 
@@ -226,6 +257,9 @@ def limit(
         CourseError: as :func:`simulate`.
     """
     where = where or machine()
+    arguments.number("limit_ms", limit_ms, above=0, example="600")
+    arguments.number("steps", steps, above=0, most=1, example="0.03")
+    most = int(arguments.number("most", most, least=1, most=MOST_CALLS, whole=True, example="4096"))
 
     def row(level: int) -> dict[str, float]:
         return curve(where, [level], **how).iloc[0].to_dict()
@@ -252,6 +286,7 @@ def sensitivity(
     caches: Sequence[int | float | None] = (0, None, 0.5, 0.95),
     formats: Sequence[str] = ("BF16", "FP8", "NVFP4"),
     seats: Sequence[int] = (32, 64, 128, 512),
+    own_factors: Mapping[str, float] = MappingProxyType({}),
     say: Callable[[str], None] | None = None,
     **how: object,
 ) -> pd.DataFrame:
@@ -264,13 +299,14 @@ def sensitivity(
         caches: prefix cache, see :meth:`helpers.machine_model.Machine.limits`.
         formats: of the weights.
         seats: values of ``max_num_seqs``.
+        own_factors: for a format also a case with another factor than that of ``where``, such as its own.
         say: told each answer as it comes.
         **how: as in :func:`simulate`.
 
     Returns:
         One row a case: ``what`` is changed, to which ``value``, ``live_calls``, ``in_flight``,
-        ``ttfat_p50_ms``, ``ttfat_p95_ms``, ``cached_share``, ``start`` (the case that all others differ
-        from) and ``origin`` (modelled).
+        ``ttfat_p50_ms``, ``ttfat_p95_ms``, ``cached_share``, ``factor`` and ``max_num_seqs`` of this case,
+        ``start`` (the case that all others differ from) and ``origin`` (modelled).
     """
     where = where or machine()
     cases: list[tuple[str, str, Machine, dict[str, object]]] = [("as it is", "", where, {})]
@@ -279,12 +315,16 @@ def sensitivity(
     for fmt in formats:
         other = machine(where.gpu, fmt, gpus=where.gpus, **where.constants).slower(where.factor)
         cases.append(("format", fmt, other, {}))
+        if fmt in own_factors:
+            own = machine(where.gpu, fmt, gpus=where.gpus, **where.constants).slower(own_factors[fmt])
+            cases.append(("format", f"{fmt}, own correction", own, {}))
     cases += [("max-num-seqs", f"{count}", where, {"max_num_seqs": count}) for count in seats]
     rows = []
     for what, value, place, changed in cases:
         found = limit(place, limit_ms=limit_ms, **how | changed)
         columns = ("live_calls", "in_flight", "ttfat_p50_ms", "ttfat_p95_ms", "cached_share")
         row = {"what": what, "value": value} | {name: found.get(name, np.nan) for name in columns}
+        row |= {"factor": place.factor, "max_num_seqs": (how | changed).get("max_num_seqs", SEATS)}
         rows.append(row | {"start": not changed and place is where})
         if say:
             say(f"{what} {value}: {row['live_calls']:.0f} live calls")

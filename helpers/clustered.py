@@ -6,6 +6,7 @@ The statistics under :mod:`helpers.slo`, whose docstring says why it is done thi
 from __future__ import annotations
 
 import math
+from numbers import Real
 
 import numpy as np
 import pandas as pd
@@ -67,8 +68,8 @@ class Turns:
 
     def within(self, limit_ms: float) -> np.ndarray:
         """For each turn, whether it was within the limit."""
-        if math.isnan(limit_ms):
-            raise CourseError("limit_ms is missing (NaN). Give a number.")
+        if not isinstance(limit_ms, Real) or math.isnan(limit_ms):
+            raise CourseError(f"limit_ms={limit_ms!r} is no limit. Give a number of milliseconds.")
         return self.times_ms <= limit_ms if math.isfinite(limit_ms) else np.isfinite(self.times_ms)
 
     def estimate(self, within: np.ndarray, *, prior_calls: float = PRIOR_CALLS) -> tuple[float, float]:

@@ -28,8 +28,9 @@ def predictions(frame: pd.DataFrame, *, title: str = "", theme: str = "light") -
 
     Args:
         frame: as :func:`helpers.calibration.table` gives it: ``id``, ``model``, ``metric``, ``published``,
-            ``corrected``, ``fitted``, ``known`` (``yes``: the conditions are stated), ``origin``. Rows
-            without a prediction are counted in the note. A speed of one stream is drawn as time per token.
+            ``corrected``, ``error``, ``test`` (counts as a test; the others were used for the factor, or are
+            of the same run), ``known`` (``yes``: the conditions are stated), ``origin``. Rows without a
+            prediction are counted in the note. A speed of one stream is drawn as time per token.
         title: headline.
         theme: ``light`` or ``dark``.
 
@@ -39,8 +40,8 @@ def predictions(frame: pd.DataFrame, *, title: str = "", theme: str = "light") -
     drawing.checked(
         frame,
         "predictions",
-        required=("id", "model", "metric", "fitted", "known"),
-        numeric=("published", "corrected"),
+        required=("id", "model", "metric", "test", "known"),
+        numeric=("published", "corrected", "error"),
         gaps=True,
     )
     frame = frame.copy()
@@ -60,7 +61,8 @@ def predictions(frame: pd.DataFrame, *, title: str = "", theme: str = "light") -
                 continue
             values = here[["published", "corrected"]].to_numpy(dtype=float)
             ends = np.array([values.min() / 1.5, values.max() * 1.5])
-            ax.fill_between(ends, ends * (1 - GOAL), ends * (1 + GOAL), color=colours.faint, lw=0)
+            band = {"facecolor": colours.faint, "edgecolor": colours.muted, "lw": 0.6}
+            ax.fill_between(ends, ends * (1 - GOAL), ends * (1 + GOAL), **band)
             ax.plot(ends, ends, color=colours.ink, lw=1)
             for number, model in enumerate(models):
                 mine = here[here["model"] == model]
@@ -72,17 +74,16 @@ def predictions(frame: pd.DataFrame, *, title: str = "", theme: str = "light") -
                 }
                 sure, unsure = mine[mine["known"] == "yes"], mine[mine["known"] != "yes"]
                 ax.plot(sure["published"], sure["corrected"], **mark)
-                ax.plot(unsure["published"], unsure["corrected"], **mark | {"alpha": 0.45})
-                fitted = mine[mine["fitted"]]
+                ax.plot(unsure["published"], unsure["corrected"], **mark | {"ms": 3.5})
+                fitted = mine[~mine["test"].astype(bool)]
                 ring = {"marker": "o", "ms": 11, "mfc": "none", "mec": colours.muted, "ls": "", "mew": 0.8}
                 ax.plot(fitted["published"], fitted["corrected"], **ring)
-                tests = mine[~mine["fitted"]]
+                tests = mine[mine["test"].astype(bool)]
                 if len(tests):
-                    off = (tests["corrected"] / tests["published"] - 1).abs()
-                    worst = tests.loc[off.idxmax()]
+                    worst = tests.loc[tests["error"].idxmax()]
                     words.append(
-                        f"{name}, {model}: {len(tests)} points, median error {off.median():.0%}, worst "
-                        f"{off.max():.0%} ({worst['id']})."
+                        f"{name}, {model}: {len(tests)} points, median error {tests['error'].median():.0%}, "
+                        f"worst {worst['error']:.0%} ({worst['id']})."
                     )
             ax.set(xlim=ends, ylim=ends)
             ax.set_title(name, size=9)
@@ -98,9 +99,9 @@ def predictions(frame: pd.DataFrame, *, title: str = "", theme: str = "light") -
             for number, model in enumerate(models)
         ]  # fmt: skip
         keys.append(Line2D([], [], ls="", marker="o", ms=9, mfc="none", color=colours.muted,
-                           label="in a ring: used for the factor"))  # fmt: skip
-        keys.append(Patch(facecolor=colours.faint, label=f"within {GOAL:.0%}"))
-        keys.append(Line2D([], [], ls="", marker="", label="pale: conditions not fully known"))
+                           label="in a ring: no test (the run of the factor)"))  # fmt: skip
+        keys.append(Patch(**band, label=f"within {GOAL:.0%}"))
+        keys.append(Line2D([], [], ls="", marker="", label="small: conditions not fully known"))
         drawing.legend(fig, keys)
         missing = len(frame) - len(rows)
         fig.alt = (
@@ -109,8 +110,8 @@ def predictions(frame: pd.DataFrame, *, title: str = "", theme: str = "light") -
             + (f" {missing} predictions are missing." if missing else "")
         )
         fig.note = (
-            f"predictions: modelled; against published figures, sources in data/calibration.csv; "
-            f"{missing} that no model gives are left out"
+            "predictions: modelled; against published figures, sources in data/calibration.csv; errors after "
+            f"correction, of the points that are tests; {missing} that no model gives are left out"
         )
     return fig
 
@@ -127,7 +128,7 @@ def _thinned(axis: object, ends: np.ndarray) -> None:
 def live_call_curves(
     frame: pd.DataFrame,
     *,
-    limit_ms: float = 600,
+    limit_ms: float | None = None,
     marks: pd.DataFrame | None = None,
     title: str = "",
     theme: str = "light",
@@ -136,8 +137,8 @@ def live_call_curves(
 
     Args:
         frame: one row a level: ``live_calls``, ``ttfat_p50_ms``, ``ttfat_p95_ms``, ``series`` (named at its
-            line's end), ``origin``.
-        limit_ms: drawn as a line across.
+            line's end), ``origin``, and optionally ``max_num_seqs`` (seats: requests that run at once).
+        limit_ms: drawn as a line across; without it, the published ceiling for TTFAT.
         marks: loads to mark with a line upright: ``number``, ``load`` (its unit in words), ``origin``.
         title: headline.
         theme: ``light`` or ``dark``.
@@ -145,6 +146,7 @@ def live_call_curves(
     Raises:
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
+    limit_ms = drawing.limit_or_ceiling(limit_ms)
     columns = ("live_calls", "ttfat_p50_ms", "ttfat_p95_ms")
     frame = drawing.checked(frame, "live_call_curves", required=("series",), numeric=columns)
     top = limit_ms * 1.65
@@ -161,7 +163,7 @@ def live_call_curves(
             ax.plot(rows["live_calls"], rows["ttfat_p50_ms"], lw=0.8, **line)
             ax.plot(rows["live_calls"], rows["ttfat_p95_ms"], lw=1.7, marker=of.marker, ms=4.5, **line)
             x, y = _where_it_leaves(rows, top)
-            ends.append((x, y, name, colour))
+            ends.append((x, y, name))
             values = ", ".join(
                 f"{ms(row.ttfat_p95_ms)} at {row.live_calls:,.0f}" for row in rows.itertuples(index=False)
             )
@@ -171,14 +173,14 @@ def live_call_curves(
         ax.set(ylim=(0, top), xlim=(-0.05 * right, right * 1.04))
         beside = {"textcoords": "offset points", "size": 7.5, "annotation_clip": False, "linespacing": 1.15}
         ax.annotate(f"limit: {ms(limit_ms)}", (right * 1.04, limit_ms), (0, 4), ha="right", **beside)
-        for x, y, name, colour in ends:
+        for x, y, name in ends:
             # A line that leaves through the top has room to its left; one that stays low, behind its end.
             words_at = drawing.wrapped(name, 15 if y >= top else 40)
             place = {"xytext": (-5, 0), "ha": "right", "va": "top"}
             if y < top:
                 place = {"xytext": (5, -6), "ha": "left", "va": "center"}
             paper = {"facecolor": colours.paper, "edgecolor": "none", "pad": 0.6}
-            ax.annotate(words_at, (x, min(y, top)), color=colour, bbox=paper, **place, **beside)
+            ax.annotate(words_at, (x, min(y, top)), bbox=paper, **place, **beside)
         turned = [] if marks is None else marks.sort_values("number").to_dict("records")
         for number, mark in enumerate(turned):
             of = look(mark["origin"], colours)
@@ -192,18 +194,22 @@ def live_call_curves(
             words.append(f"Marked ({mark['origin']}): {said}.")
         drawing.ms_axis(ax.xaxis)
         drawing.ms_axis(ax.yaxis)
-        ax.set(xlabel="live calls", ylabel="TTFAT in ms")
+        seats = sorted(frame["max_num_seqs"].dropna().unique()) if "max_num_seqs" in frame else []
+        told = f"{', '.join(f'{count:,.0f}' for count in seats)} seats" if seats else ""
+        ax.set(xlabel=f"live calls ({told})" if told else "live calls", ylabel="TTFAT in ms")
         ax.grid(axis="y")
         keys = [drawing.line_key(group, colours, marker=True, colour=colours.ink) for group in
                 origins.groups(frame[["origin"]].drop_duplicates())]  # fmt: skip
         if marks is not None:
             groups = origins.groups(marks)
             keys += [drawing.line_key(group, colours) for group in groups]
+        keys.append(drawing.limit_key(limit_ms, colours, lw=1.2))
         keys.append(Line2D([], [], color=colours.ink, lw=1.7, label="thick: P95"))
         keys.append(Line2D([], [], color=colours.ink, lw=0.8, label="thin: P50"))
         drawing.legend(fig, keys)
         fig.alt = f"TTFAT against live calls; the limit is {ms(limit_ms)}. " + " ".join(words)
-        fig.note = "; ".join(origins.note(part) for part in (frame, marks) if part is not None)
+        notes = [origins.note(part) for part in (frame, marks) if part is not None]
+        fig.note = "; ".join([*notes, *([told] if told else []), drawing.limit_from(limit_ms)])
     return fig
 
 
@@ -221,7 +227,9 @@ def capacity_cases(frame: pd.DataFrame, *, title: str = "", theme: str = "light"
 
     Args:
         frame: one row a case, as :func:`helpers.capacity.sensitivity` gives it: ``what``, ``value``,
-            ``live_calls``, ``start`` (the case that all others differ from), ``origin``.
+            ``live_calls``, ``start`` (the case that all others differ from), ``origin``, and optionally
+            ``factor`` (by which the model's times are multiplied) and ``max_num_seqs`` (seats): what all bars
+            have is told once, and a bar that has another factor says so.
         title: headline.
         theme: ``light`` or ``dark``.
 
@@ -246,18 +254,42 @@ def capacity_cases(frame: pd.DataFrame, *, title: str = "", theme: str = "light"
                 f"{row['live_calls']:,.0f}", (row["live_calls"], y), (4, 0), textcoords="offset points",
                 va="center", size=8, bbox={"facecolor": colours.paper, "edgecolor": "none", "pad": 0.8},
             )  # fmt: skip
-            words.append(f"{row['what']} {row['value']}: {row['live_calls']:,.0f} ({row['origin']}).")
+            words.append(f"{_case(row, frame, ' ')}: {row['live_calls']:,.0f} ({row['origin']}).")
         start = frame[frame["start"].astype(bool)]
         if len(start):
             ax.axvline(float(start["live_calls"].iloc[0]), color=colours.ink, lw=1)
-        labels = [f"{row['what']}: {row['value']}" if row["value"] else row["what"] for _, row in places]
-        ax.set_yticks([y for y, _ in places], [drawing.wrapped(label, 40) for label in labels])
+        labels = [_case(row, frame, ": ") for _, row in places]
+        ax.set_yticks([y for y, _ in places], [drawing.wrapped(label, 46) for label in labels])
         ax.tick_params(axis="y", length=0)
-        ax.set(ylim=(places[-1][0] + 0.7, 0.3), xlabel="live calls under the limit")
+        common = _in_common(frame)
+        ax.set(ylim=(places[-1][0] + 0.7, 0.3))
+        ax.set_xlabel("live calls under the limit" + (f"\n({common})" if common else ""))
         ax.set_xlim(0, float(frame["live_calls"].max()) * 1.12)
         drawing.ms_axis(ax.xaxis)
         ax.grid(axis="x")
         drawing.legend(fig, [drawing.area_key(group, colours) for group in origins.groups(frame)])
-        fig.alt = "The largest number of live calls, one thing changed at a time. " + " ".join(words)
-        fig.note = origins.note(frame)
+        fig.alt = " ".join(["The largest number of live calls, one thing changed at a time.", *words])
+        if common:
+            fig.alt += f" All bars: {common}."
+        fig.note = "; ".join(part for part in (origins.note(frame), common) if part)
     return fig
+
+
+def _case(row: dict[str, object], frame: pd.DataFrame, between: str) -> str:
+    """What a bar is: what was changed, to which value, and its factor where it is not the others'."""
+    label = between.join(part for part in (str(row["what"]), str(row["value"])) if part)
+    start = frame.loc[frame["start"].astype(bool)]
+    if "factor" in frame and len(start) and not math.isclose(row["factor"], start["factor"].iloc[0]):
+        label += f" (times {row['factor']:.2g})"
+    return label
+
+
+def _in_common(frame: pd.DataFrame) -> str:
+    """Under what the bars were computed, unless their labels say something else."""
+    start = frame.loc[frame["start"].astype(bool)]
+    said = []
+    if "factor" in frame and len(start):
+        said.append(f"times multiplied by {start['factor'].iloc[0]:.2g}")
+    if "max_num_seqs" in frame and len(start):
+        said.append(f"{start['max_num_seqs'].iloc[0]:,.0f} seats")
+    return f"{' and '.join(said)}, unless a label says otherwise" if said else ""

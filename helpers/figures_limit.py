@@ -27,6 +27,8 @@ def search_path(
 ) -> Figure:
     """Where a search spent its calls: each measurement a mark at its level, the verdict written beside it.
 
+    A search that measured nothing has no row; the figure then says so.
+
     Args:
         frame: one row a measurement, as ``Found.probes`` has it: ``live_calls``, ``calls``, ``share`` (within
             the limit), ``purpose`` (``search`` or ``confirm``), ``verdict`` (``holds``, ``open``, ``fails``),
@@ -39,9 +41,10 @@ def search_path(
     Raises:
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
-    frame = drawing.checked(
-        frame, "search_path", required=("purpose", "verdict"), numeric=("live_calls", "calls", "share")
-    )
+    needed, numbers = ("purpose", "verdict"), ("live_calls", "calls", "share")
+    if origins.validate(frame, required=(*needed, *numbers), used_by="figures.search_path").empty:
+        return _nothing_measured(title, theme)
+    frame = drawing.checked(frame, "search_path", required=needed, numeric=numbers)
     for index, verdict in frame["verdict"].items():
         if verdict not in VERDICTS:
             raise CourseError(
@@ -114,6 +117,18 @@ def search_path(
     return fig
 
 
+def _nothing_measured(title: str, theme: str) -> Figure:
+    """The picture of a search without a measurement."""
+    said = "Nothing was measured: the search ended before its first measurement was over."
+    with canvas(theme, 1.0, title) as (fig, _):
+        ax = fig.add_subplot()
+        ax.set_axis_off()
+        ax.annotate(said, (0.5, 0.5), xycoords="axes fraction", ha="center", va="center")
+        fig.alt = said
+        fig.note = "no measurement"
+    return fig
+
+
 def percentiles_by_run(
     frame: pd.DataFrame, *, limit_ms: float | None = None, title: str = "", theme: str = "light"
 ) -> Figure:
@@ -141,7 +156,7 @@ def percentiles_by_run(
     edge, start = high * (2.2 if log else 1.2), low / 1.6 if log else 1.1 * lowest
     clocks = "clock" in frame.columns
     groups = origins.groups(frame)
-    with canvas(theme, 0.7 + 0.2 * len(groups) + 0.46 * len(frame), title) as (fig, colours):
+    with canvas(theme, max(0.7 + 0.2 * len(groups) + 0.46 * len(frame), 2.0), title) as (fig, colours):
         ax = fig.add_subplot()
         words = []
         for y, row in enumerate(frame.to_dict("records")):
@@ -164,7 +179,7 @@ def percentiles_by_run(
             told = ", ".join(f"{name[:3].upper()} {ms(row[name])}" for name in columns)
             words.append(f"{row['run']}{', ' + row['clock'] if clocks else ''} ({row['origin']}): {told}.")
         if limit_ms is not None:
-            ax.axvline(limit_ms, color=colours.ink, lw=1.0, ls=(0, (1, 1.5)))
+            ax.axvline(limit_ms, color=colours.ink, **drawing.LIMIT_LINE)
             ax.annotate(
                 f"limit {ms(limit_ms)}",
                 (limit_ms, 1.0),
@@ -189,6 +204,8 @@ def percentiles_by_run(
         ax.set_xlabel(f"ms{' (logarithmic)' if log else ''}")
         ax.grid(axis="x")
         keys = [drawing.line_key(group, colours, marker=True) for group in groups]
+        if limit_ms is not None:
+            keys.append(drawing.limit_key(limit_ms, colours))
         point = {"ls": "", "marker": "o", "mec": colours.ink, "mew": 1.4}
         for label, face, size in (
             ("P50", colours.ink, 7),
@@ -198,7 +215,9 @@ def percentiles_by_run(
             keys.append(Line2D([], [], mfc=face, ms=size, label=label, **point))
         drawing.legend(fig, keys)
         fig.alt = "P50, P95 and P99 of several runs. " + " ".join(words)
-        fig.note = origins.note(frame)
+        fig.note = "; ".join(
+            [origins.note(frame), *([] if limit_ms is None else [drawing.limit_from(limit_ms)])]
+        )
     return fig
 
 

@@ -31,7 +31,7 @@ from contextlib import suppress
 from numbers import Real
 from random import Random
 
-from helpers import streaming, watch
+from helpers import arguments, streaming, watch
 from helpers.load_loop import DRAIN_S, HungUp, Load, Over, Say, clock, conduct, kept, ns, one_line, safely
 from helpers.load_run import (
     Asked,
@@ -51,6 +51,7 @@ from helpers.workload import Call, Workload
 
 __all__ = ["LoadRun", "arrivals_s", "compare", "load", "names", "run", "take_call"]
 
+MOST_LINES = 10_000  # of one client: at a request in 5 s each, more than one process can send
 TIMEOUT_S = 30.0  # nobody stays on a silent line for longer
 REDIAL_S = 1.0  # a caller whose request failed hangs up; the line's next call; doubles up to MOST_REDIAL_S
 MOST_REDIAL_S = 8.0
@@ -144,6 +145,27 @@ def check_lines(live_calls: int) -> None:
         raise CourseError(f"live_calls={live_calls!r} is no number of lines. Give a whole number, such as 8.")
     if not live_calls > 0:
         raise CourseError(f"live_calls={live_calls} would measure nothing. Give a number above 0.")
+    if live_calls > MOST_LINES:
+        raise CourseError(
+            f"live_calls={live_calls:,} are more than one client can be: {MOST_LINES:,} at most, and it is "
+            "late long before that. Send from several machines, a part of them from each."
+        )
+
+
+def _check(
+    server: object, workload: object, needed: dict[str, object], counts: dict[str, object], warmup_s: object
+) -> None:
+    """Raise a CourseError that says which argument of :func:`run` makes no load."""
+    if not isinstance(server, Server):
+        raise CourseError(f"server={server!r} is no server. Give what engine.connect() returns.")
+    if not isinstance(workload, Workload):
+        raise CourseError(f"workload={workload!r} is no kind of call. Give what workload.load() returns.")
+    for name, value in needed.items():
+        arguments.number(name, value, above=0, example="12")
+    arguments.number("warmup_s", warmup_s, least=0, example="5 (seconds)")
+    for name, value in counts.items():
+        if value is not None:
+            arguments.number(name, value, least=1, whole=True, example="100, or None for no end of this kind")
 
 
 def run(
@@ -187,17 +209,16 @@ def run(
             rewritten. ``lambda line: None`` is silent.
 
     Raises:
-        CourseError: the arguments make no load. Nothing that the server does raises.
+        CourseError: the arguments make no load; it says which, and why. Nothing that the server does raises.
     """
     if (live_calls is None) == (calls_per_minute is None):
         raise CourseError("Give live_calls=8 (lines) or calls_per_minute=20 (arrivals), one of the two.")
     if live_calls is not None:
         check_lines(live_calls)
-    for name, value in {"calls_per_minute": calls_per_minute, "seconds": seconds}.items():
-        if value is not None and not value > 0:
-            raise CourseError(f"{name}={value} would measure nothing. Give a number above 0.")
-    if warmup_s < 0:
-        raise CourseError(f"warmup_s={warmup_s} is no time. Give 0 or more seconds.")
+    needed = {"seconds": seconds, "timeout_s": timeout_s}
+    needed |= {} if calls_per_minute is None else {"calls_per_minute": calls_per_minute}
+    counts = {"max_requests": max_requests, "max_calls": max_calls, "max_in_flight": max_in_flight}
+    _check(server, workload, needed, counts, warmup_s)
     load = Load(server, workload, warmup_s, max_requests, max_calls, max_in_flight, timeout_s, thinking)
     calls, chance = workload.stream(seed=seed), Random(f"starts {seed}")
 

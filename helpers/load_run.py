@@ -43,6 +43,22 @@ EXTRA_COLUMNS = (
     "due_to_ttfat_ms",
 )
 OUTCOMES = ("finished", "failed", "cut")
+COMPARED = (
+    "run",
+    "server",
+    "date",
+    "workload",
+    "level",
+    "requests",
+    *OUTCOMES,
+    "ttfat_p50_ms",
+    "ttfat_p95_ms",
+    "in_flight",
+    "duty_cycle",
+    "trusted",
+    "ended",
+    "origin",
+)
 
 
 @dataclass
@@ -310,7 +326,14 @@ def load(name: str) -> LoadRun:
 def compare(*names_: str) -> pd.DataFrame:
     """Saved loads side by side, one row each, all of them without arguments: the level asked for, measured
     requests by outcome, P50 and P95 of ``due_to_ttfat_ms`` (a request without an answer counts as infinitely
-    slow), mean requests in flight, the share of a call in which the server works, how it ended."""
+    slow), mean requests in flight, the share of a call in which the server works, how it ended. Without any
+    saved load it has its columns and no row, and a line says how to save one.
+
+    Columns: :data:`COMPARED`.
+
+    Raises:
+        CourseError: one of the names has no load, or a damaged one.
+    """
     rows = []
     for name in names_ or names():
         try:
@@ -342,7 +365,9 @@ def compare(*names_: str) -> pd.DataFrame:
                 "origin": run.about["conditions"]["origin"],
             }
         )
-    return pd.DataFrame(rows)
+    if not rows:
+        print("No load is saved yet. After first = load.run(...), first.save('07-first') keeps that one.")
+    return pd.DataFrame(rows, columns=list(COMPARED))
 
 
 def _plain(frame: pd.DataFrame) -> dict[str, list[Any]]:

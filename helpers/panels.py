@@ -15,7 +15,7 @@ from typing import Any
 import ipywidgets
 import pandas as pd
 
-from helpers import architecture, cards, figures, hardware, memory, parameters
+from helpers import architecture, arguments, cards, figures, hardware, memory, parameters
 from helpers.settings import CourseError
 
 FORMATS = ("BF16", "FP8", "NVFP4")
@@ -135,9 +135,14 @@ class GpuPanel(_Panel):
     """A GPU from the table, or one of your own: what fits on it, in three formats."""
 
     def __init__(self, arch: architecture.Architecture | None = None, *, start: str = "H100") -> None:
-        """``start``: the GPU of :func:`helpers.hardware.table` whose values it comes with."""
+        """``start``: the GPU of :func:`helpers.hardware.table` whose values it comes with.
+
+        Raises:
+            CourseError: there is no such GPU.
+        """
         self.arch = arch or architecture.phonellm()
         self.table = hardware.table()
+        arguments.choice("start", start, tuple(self.table.index))
         wide = {"layout": ipywidgets.Layout(width="24em"), "style": {"description_width": "11em"}}
         self.preset = ipywidgets.Dropdown(
             options=list(self.table.index), value=start, description="begin with", **wide

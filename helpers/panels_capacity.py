@@ -11,7 +11,7 @@ import math
 import ipywidgets
 import pandas as pd
 
-from helpers import calibration, capacity, cards, figures, hardware
+from helpers import arguments, calibration, capacity, cards, figures, hardware
 from helpers.figures_capacity import live_call_curves
 from helpers.machine_model import machine
 from helpers.origins import validate
@@ -20,6 +20,7 @@ from helpers.settings import CourseError
 
 FORMATS = ("BF16", "FP8", "NVFP4")
 LEVELS = 7  # of the curve that is drawn up to the limit
+MOST_SEATS = 1024  # of an engine; vLLM's own default on a large GPU
 MOST_CALLS = 4096  # beyond it a simulation takes too long to wait for
 REQUESTS = 1500  # fewer than for the recorded answers: a panel should not keep you waiting
 
@@ -36,7 +37,8 @@ def carries(
     """How many live calls a GPU might carry under a limit, and what a minute of one would cost.
 
     Args:
-        gpu: one row of :func:`helpers.hardware.table`, or :func:`helpers.hardware.own`.
+        gpu: one row of :func:`helpers.hardware.table`, or :func:`helpers.hardware.own`; or a label of the
+            table.
         fmt: format of the weights.
         price_usd_per_hour: of one GPU; NaN: no cost.
         factor: correction of the model's times; None: the one that published measurements of this GPU and
@@ -51,11 +53,14 @@ def carries(
     Raises:
         CourseError: the weights do not fit, not even one call holds, or a value makes no sense.
     """
-    if not limit_ms > 0 or max_num_seqs < 1 or price_usd_per_hour < 0:
-        raise CourseError(
-            f"limit_ms ({limit_ms}) has to be above 0, max_num_seqs ({max_num_seqs}) 1 or more, and the "
-            f"price ({price_usd_per_hour}) not below 0."
-        )
+    gpu = _one_gpu(gpu)
+    arguments.choice("fmt", fmt, FORMATS)
+    arguments.number("limit_ms", limit_ms, above=0, example=f"{capacity.LIMIT_MS:g}")
+    arguments.number("max_num_seqs", max_num_seqs, least=1, most=MOST_SEATS, whole=True, example="128")
+    if not (isinstance(price_usd_per_hour, float) and math.isnan(price_usd_per_hour)):
+        arguments.number("price_usd_per_hour", price_usd_per_hour, least=0, example="6.25")
+    if factor is not None:
+        arguments.number("factor", factor, above=0, example="1.5")
     where = machine(gpu, fmt)
     if factor is None:
         factor, said = _known_factor(gpu, fmt)
@@ -87,6 +92,19 @@ def carries(
     return validate(answer, used_by="panels_capacity.carries"), curve
 
 
+def _one_gpu(gpu: object) -> pd.DataFrame:
+    """The GPU as a table with one row."""
+    if isinstance(gpu, str):
+        arguments.choice("gpu", gpu, tuple(hardware.table().index))
+        return hardware.table().loc[[gpu]]
+    if not isinstance(gpu, pd.DataFrame) or len(gpu) != 1 or "bandwidth_tb_s" not in gpu:
+        raise CourseError(
+            "gpu has to be one row of hardware.table(), such as hardware.table().loc[['B200']], or what "
+            "hardware.own(...) returns."
+        )
+    return gpu
+
+
 def _known_factor(gpu: pd.DataFrame, fmt: str) -> tuple[float, str]:
     """The factor of a GPU of the table, as long as its bandwidth is still that one's, and its source."""
     name, known = str(gpu.index[0]), hardware.table()
@@ -105,8 +123,13 @@ class CapacityPanel(_Panel):
     """
 
     def __init__(self, *, start: str = "B200") -> None:
-        """``start``: the GPU of :func:`helpers.hardware.table` whose values it comes with."""
+        """``start``: the GPU of :func:`helpers.hardware.table` whose values it comes with.
+
+        Raises:
+            CourseError: there is no such GPU.
+        """
         self.table = hardware.table()
+        arguments.choice("start", start, tuple(self.table.index))
         wide = {"layout": ipywidgets.Layout(width="26em"), "style": {"description_width": "13em"}}
 
         def number(words: str, value: float, step: float = 0.1) -> ipywidgets.BoundedFloatText:
@@ -126,7 +149,7 @@ class CapacityPanel(_Panel):
         self.format = ipywidgets.Dropdown(options=FORMATS, description="format of the weights", **wide)
         self.factor = number("correction (0: what is published)", 0)
         self.limit_ms = number("limit of P95 TTFAT, ms", capacity.LIMIT_MS, 50)
-        self.seats = ipywidgets.BoundedIntText(128, min=1, max=1024, description="max-num-seqs", **wide)
+        self.seats = ipywidgets.BoundedIntText(128, min=1, max=MOST_SEATS, description="max-num-seqs", **wide)
         self.button = ipywidgets.Button(description="Work it out", tooltip="simulate; some seconds")
         inputs = [self.preset, self.name, self.memory_gb, self.bandwidth, self.tflops, self.small_tflops]
         inputs += [self.price, self.format, self.factor, self.limit_ms, self.seats, self.button]

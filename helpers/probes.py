@@ -38,6 +38,10 @@ COLUMNS = (
 """Of the table of measurements: what :meth:`Known.take` notes of each."""
 
 
+class Gone(CourseError):
+    """A measurement could not be made: the server does not answer any more, or there is nothing to ask."""
+
+
 class Known:
     """All that was measured so far, by level."""
 
@@ -70,7 +74,10 @@ class Known:
         """Measure, keep, and return what this measurement says by itself."""
         if purpose == "search":
             calls = int(min(calls, self.calls_left))
-        table = self.measure(level, calls)
+        try:
+            table = self.measure(level, calls)
+        except CourseError as error:
+            raise Gone(f"{error}") from error
         turns = Turns.of(table, self.metric)
         alone = self.judge(turns)
         self.turns[level] = turns.joined(self.turns.get(level))
@@ -100,7 +107,7 @@ class Known:
         if ended.startswith("stopped"):
             raise KeyboardInterrupt
         if ended.startswith("server gone"):
-            raise CourseError(ended.removeprefix("server gone: "))
+            raise Gone(ended.removeprefix("server gone: "))
         return alone
 
     def judge(self, turns: Turns) -> slo.Attainment:

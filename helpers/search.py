@@ -13,7 +13,8 @@ keeps a bracket (a level that keeps the promise, a higher one that breaks it) an
    have ``most``.
 5. *Confirm.* The search asked the same question many times and stopped where it liked the answer, so its own
    numbers flatter. A fresh run at the answer, of a size fixed beforehand, is what counts
-   (:attr:`Found.confirmed`). If it plainly fails, its calls join the others and the search goes on below.
+   (:attr:`helpers.found.Found.confirmed`). If it plainly fails, its calls join the others and the search goes
+   on below.
 
 Between 4 and 5, if the budget allows, the calls go halfway between what is sure and what is open, on either
 side, so that the statement "so many surely, so many surely not" gets narrower, too.
@@ -30,13 +31,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 import pandas as pd
 
-from helpers import probes, slo
-from helpers.probes import Known, Measure
+from helpers import arguments, probes
+from helpers.found import Found
+from helpers.probes import Gone, Known, Measure
 from helpers.settings import CourseError
+
+__all__ = ["CONFIRMATIONS", "FINENESS", "LOOSE", "Found", "Measure", "limit"]
 
 LOOSE = 0.8
 """Confidence enough to choose the next level; a wrong choice costs calls, not the answer."""
@@ -46,97 +49,6 @@ FINENESS = 8
 
 CONFIRMATIONS = 3
 """Fresh runs at most: each is one more chance to be lucky."""
-
-
-@dataclass(frozen=True)
-class Found:
-    """What a search found, and how sure it is.
-
-    Attributes:
-        live_calls: the largest number of live calls that keeps the promise, best estimate; 0 if not even the
-            lowest level does.
-        low: largest level that surely keeps it (one-sided, ``confidence``); 0 if that can be said of none.
-        high: smallest level that surely breaks it; None if that can be said of none.
-        confirmed: the fresh run at ``live_calls`` by itself; None if there was none.
-        probes: one row a measurement, see :func:`limit`.
-        ended: ``done``, ``top`` (the highest level still keeps the promise), ``budget``, ``time``, ``stopped
-            by you``, or ``server gone: ...``.
-        limit_ms: the limit.
-        q: the share: 0.95 for P95.
-        metric: column of times.
-        confidence: of each statement.
-    """
-
-    live_calls: int
-    low: int
-    high: int | None
-    confirmed: slo.Attainment | None
-    probes: pd.DataFrame = field(repr=False)
-    ended: str
-    limit_ms: float
-    q: float
-    metric: str
-    confidence: float
-
-    @property
-    def verdict(self) -> slo.Verdict:
-        """Of the fresh run; ``open`` without one."""
-        return self.confirmed.verdict(self.q) if self.confirmed else "open"
-
-    @property
-    def calls(self) -> int:
-        """Calls spent, the fresh run's too."""
-        return int(self.probes["calls"].sum())
-
-    @property
-    def requests(self) -> int:
-        """Turns measured, the fresh run's too."""
-        return int(self.probes["turns"].sum())
-
-    @property
-    def calls_needed(self) -> int | None:
-        """More calls at ``live_calls`` that would settle it, see :func:`helpers.slo.calls_needed`."""
-        return slo.calls_needed(self.confirmed, q=self.q) if self.confirmed else None
-
-    def sentence(self) -> str:
-        """The answer, how sure it is, and what would make it surer."""
-        name = f"P{self.q * 100:g} of {self.metric} at most {self.limit_ms:g} ms"
-        parts = [f"{name}: up to {self.live_calls} live calls."]
-        if self.live_calls == 0:
-            parts = [f"{name}: no number of live calls was found that keeps it."]
-        elif self.ended == "top":
-            parts = [f"{name}: still kept at {self.live_calls} live calls, the most that were tried."]
-        if self.ended not in ("done", "top"):
-            parts.append(f"The search ended early ({self.ended}), so this is what is known so far.")
-        sure = f"With {self.confidence * 100:g} % confidence each:"
-        low = f"{self.low} live calls keep it" if self.low else "no level surely keeps it"
-        high = f"{self.high} break it" if self.high else "no level surely breaks it"
-        parts.append(f"{sure} {low}, {high}.")
-        if self.confirmed:
-            parts.append(f"Fresh run at {self.live_calls}: {self._confirmation()}")
-        elif self.live_calls:
-            parts.append("No fresh run confirmed it, and a search's own numbers flatter.")
-        doubted = self.probes.loc[self.probes["why_not"] != "", "why_not"]
-        if len(doubted):
-            parts.append(
-                f"{len(doubted)} of {len(self.probes)} measurements are not to be trusted: {doubted.iloc[0]}"
-            )
-        parts.append(f"Spent: {self.calls:,} calls, {self.requests:,} requests.")
-        return " ".join(parts)
-
-    def _confirmation(self) -> str:
-        assert self.confirmed is not None
-        seen = (
-            f"{self.confirmed.share * 100:.3g} % of {self.confirmed.n_turns:,} turns in "
-            f"{self.confirmed.n_calls} calls within the limit; the question is"
-        )
-        if self.verdict == "holds":
-            return f"{seen} settled: it keeps the promise."
-        more = self.calls_needed
-        wish = "no number of calls would settle it: it lies on the line"
-        if more is not None:
-            wish = f"about {int(float(f'{more:.2g}')):,} more calls like these would settle it"
-        return f"{seen} open; {wish}."
 
 
 def limit(
@@ -160,10 +72,10 @@ def limit(
     Args:
         measure: ``measure(live_calls, calls)`` runs that many calls, at that many at a time, and returns
             their requests table. It is asked for *new* calls each time. An error of the server belongs into
-            the table (column ``error``); a :class:`CourseError` ends the search with what is known. Two
-            things it may say in ``table.attrs``: ``ended``, as :class:`helpers.load.LoadRun` does (``stopped
-            by you`` and ``server gone: ...`` count this table and end the search), and ``why_not``, why this
-            measurement is not to be trusted.
+            the table (column ``error``); a :class:`CourseError` ends the search with what is known, be it
+            nothing. Two things it may say in ``table.attrs``: ``ended``, as :class:`helpers.load.LoadRun`
+            does (``stopped by you`` and ``server gone: ...`` count this table and end the search), and
+            ``why_not``, why this measurement is not to be trusted.
         limit_ms: in the unit of ``metric``.
         q: share, 0.95 for P95.
         metric: column of times.
@@ -179,22 +91,17 @@ def limit(
         say: gets one line for each measurement.
 
     Returns:
-        What was found. ``probes`` has a row a measurement: ``live_calls``, ``calls`` and ``turns`` of this
-        measurement, ``share`` of its turns within the limit, ``p95_ms`` of it, ``purpose`` (``search`` or
-        ``confirm``), ``total_calls`` at this level so far, ``verdict`` on all of them, ``why_not``,
-        ``origin``.
+        What was found, also if the server was gone before the first measurement: then ``probes`` has no row,
+        and :meth:`Found.sentence` says what to do. Else it has a row a measurement: ``live_calls``,
+        ``calls`` and ``turns`` of this measurement, ``share`` of its turns within the limit, ``p95_ms`` of
+        it, ``purpose`` (``search`` or ``confirm``), ``total_calls`` at this level so far, ``verdict`` on all
+        of them, ``why_not``, ``origin``.
 
     Raises:
-        CourseError: arguments out of range, or a table without the columns that :mod:`helpers.slo` needs.
+        CourseError: arguments out of range, or the first table lacks the columns that :mod:`helpers.slo`
+            needs.
     """
-    if not 1 <= low <= high:
-        raise CourseError(f"low={low}, high={high}: give levels of at least 1, the lower one first.")
-    if not (0 < q < 1 and 0 < confidence < 1):
-        raise CourseError(f"q={q}, confidence={confidence}: give shares between 0 and 1, such as 0.95.")
-    if math.isnan(limit_ms) or (seconds is not None and not seconds > 0):
-        raise CourseError(f"limit_ms={limit_ms}, seconds={seconds}: give a limit, and a time above 0.")
-    if most < 1 or (confirm is not None and confirm < 0):
-        raise CourseError(f"most={most}, confirm={confirm}: give numbers of calls.")
+    _check(low, high, q, confidence, limit_ms, seconds, most, confirm, budget)
     confirm = most if confirm is None else confirm
     if budget is not None and budget <= confirm:
         raise CourseError(
@@ -223,10 +130,12 @@ def limit(
                 break
     except KeyboardInterrupt:
         answer, ended = known.bracket(low, top)[0] or 0, "stopped by you"
+    except Gone as error:
+        answer, ended = known.bracket(low, top)[0] or 0, f"server gone: {error}"
     except CourseError as error:
         if not known.rows:
             raise
-        answer, ended = known.bracket(low, top)[0] or 0, f"server gone: {error}"
+        answer, ended = known.bracket(low, top)[0] or 0, f"could not be judged: {error}"
     if confirmed and known.rows[-1]["live_calls"] != answer:
         confirmed = None  # it was about another level
     sure_low, sure_high = known.settled()
@@ -244,6 +153,33 @@ def limit(
         metric=metric,
         confidence=confidence,
     )
+
+
+def _check(
+    low: object,
+    high: object,
+    q: object,
+    confidence: object,
+    limit_ms: object,
+    seconds: object,
+    most: object,
+    confirm: object,
+    budget: object,
+) -> None:
+    """Raise a CourseError that names the argument of :func:`limit` which makes no sense."""
+    low = arguments.number("low", low, least=1, whole=True, example="1")
+    arguments.number("high", high, least=low, whole=True, example="64, no lower than low")
+    for name, share in {"q": q, "confidence": confidence}.items():
+        if not 0 < arguments.number(name, share) < 1:
+            raise CourseError(f"{name}={share}: give a share between 0 and 1, such as 0.95.")
+    arguments.number("limit_ms", limit_ms, example="600")
+    if seconds is not None:
+        arguments.number("seconds", seconds, above=0, example="75")
+    arguments.number("most", most, least=1, whole=True, example="200 (calls)")
+    if confirm is not None:
+        arguments.number("confirm", confirm, least=0, whole=True, example="200 (calls)")
+    if budget is not None:
+        arguments.number("budget", budget, least=1, whole=True, example="1000 (calls)")
 
 
 def _narrow(known: Known, low: int, high: int, most: int, tighten: bool) -> tuple[int, str]:

@@ -44,6 +44,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal
 
 import numpy as np
@@ -253,8 +254,8 @@ def goodput(
         One row: ``requests_per_s``, ``goodput_per_s``, ``share`` of goodput, ``limit_ms``, ``n_calls``,
         ``n_turns``, ``origin``.
     """
-    if not seconds > 0:
-        raise CourseError(f"seconds={seconds}: a rate needs a time. Give the length of the measured phase.")
+    if not isinstance(seconds, Real) or not seconds > 0:
+        raise CourseError(f"seconds={seconds!r}: a rate needs a time. Give the length of the measured phase.")
     found = attainment(requests, limit_ms, metric=metric)
     row = {
         "requests_per_s": found.n_turns / seconds,
@@ -301,8 +302,8 @@ def _first(ordered: np.ndarray, passes: Callable[[float], bool]) -> float:
 
 
 def _check_range(name: str, value: float) -> None:
-    if not 0 < value < 1:
-        raise CourseError(f"{name}={value} is not between 0 and 1. Give a share, such as 0.95.")
+    if not isinstance(value, Real) or not 0 < value < 1:
+        raise CourseError(f"{name}={value!r} is not between 0 and 1. Give a share, such as 0.95.")
 
 
 def _percent(share: float) -> str:

@@ -21,12 +21,14 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from helpers import calls, engine, load, published, recorded, search, slo, stats, workload
+from helpers import arguments, calls, engine, load, published, recorded, search, slo, stats, workload
+from helpers.found import Found
 from helpers.origins import validate
 from helpers.settings import CourseError, Server
 from helpers.workload import Workload
@@ -92,13 +94,34 @@ class Sweep:
         """The measured requests of one level.
 
         Raises:
-            CourseError: it is not among them.
+            CourseError: it is not among them, or has no measured request.
         """
         rows = self.measured[self.measured["live_calls"] == live_calls]
         if rows.empty:
-            listed = ", ".join(f"{level:g}" for level in self.levels["live_calls"])
-            raise CourseError(f"The sweep has no level of {live_calls} live calls. It has: {listed}.")
+            raise CourseError(
+                f"The sweep has no level of {live_calls} live calls with a measured request. "
+                f"{self.how_it_ended()}"
+            )
         return rows.reset_index(drop=True)
+
+    def nearest(self, live_calls: int) -> int:
+        """The measured level nearest to this one: a sweep that was stopped may lack some.
+
+        Raises:
+            CourseError: no level has a measured request.
+        """
+        there = self.measured["live_calls"].unique()
+        if not len(there):
+            raise CourseError(f"The sweep has no level with a measured request. {self.how_it_ended()}")
+        return int(min(there, key=lambda level: abs(level - live_calls)))
+
+    def how_it_ended(self) -> str:
+        """Its levels, how the last of them ended, and what to do."""
+        listed = ", ".join(f"{level:g}" for level in self.levels["live_calls"])
+        return (
+            f"It tried: {listed}. The last one ended: {self.levels['ended'].iloc[-1]}. If the server is "
+            "gone, start it again: engine.connect() starts the embedded one. Then run the sweep again."
+        )
 
 
 def run(
@@ -238,8 +261,39 @@ def curve(sweep: Sweep, limit_ms: float, *, metric: str = CLOCK) -> pd.DataFrame
             }
         )
     if not rows:
-        raise CourseError("No level has a measured request. Look at sweep.levels: it says how each ended.")
+        raise CourseError(f"No level has a measured request. {sweep.how_it_ended()}")
     return validate(pd.DataFrame(rows), used_by="sweeps.curve")
+
+
+def beside(live_calls: int, tested: Sweep, limit_ms: float) -> str:
+    """How far a prediction was tested, in a sentence; empty if it was tested as it is.
+
+    A sweep that was recorded before, or that went no higher than it may, has other levels than the predicted
+    one. Then the nearest of them says what can be said.
+
+    Args:
+        live_calls: the prediction.
+        tested: the sweep in the unit of the prediction.
+        limit_ms: of the promise.
+    """
+    if not len(tested.measured):
+        return f"Nothing was measured, so the prediction is untested. {tested.how_it_ended()}"
+    rows = curve(tested, limit_ms).sort_values("live_calls")
+    levels = [int(level) for level in rows["live_calls"]]
+    if live_calls in levels:
+        return ""
+    listed = ", ".join(f"{level}" for level in levels)
+    said = f"The predicted {live_calls} live calls were not tried; the runs here had {listed}."
+    slow = rows[(rows["share"] < 0.95) & (rows["live_calls"] <= live_calls)]
+    if len(slow):
+        first = slow.iloc[0]
+        return (
+            f"{said} Already at {first['live_calls']:g} only {first['share']:.0%} of the turns were in time, "
+            "so the prediction is too high."
+        )
+    if live_calls > levels[-1]:
+        return f"{said} At {levels[-1]} the promise was still kept: the prediction may be right, or too high."
+    return f"{said} Read the rows on either side of it."
 
 
 def first_level(levels: pd.DataFrame, limit_ms: float) -> int:
@@ -293,7 +347,7 @@ def over_time(sweep: Sweep, *, metric: str = CLOCK) -> pd.DataFrame:
         )
         begin_s = max(begin_s + float(part["ended_s"].max()), float(one["at_s"].max())) + GAP_S
     if not parts:
-        raise CourseError("No level has a request. Look at sweep.levels: it says how each ended.")
+        raise CourseError(f"No level has a request. {sweep.how_it_ended()}")
     return pd.concat(parts, ignore_index=True)
 
 
@@ -307,7 +361,7 @@ def little(sweep: Sweep) -> pd.DataFrame:
         if len(part):
             rows.append(calls.little(part, pages))
     if not rows:
-        raise CourseError("No level has a request. Look at sweep.levels: it says how each ended.")
+        raise CourseError(f"No level has a request. {sweep.how_it_ended()}")
     return pd.concat(rows, ignore_index=True)
 
 
@@ -336,7 +390,13 @@ def measure(
         kept: name of a recorded search whose measurements are handed out where the server only replays.
         say: gets the progress of each load; silent by default.
         keep: gets every table, in the order of measuring.
+
+    Raises:
+        CourseError: at once, if the times make no load. Later the measuring raises one if the server answers
+            nothing at all.
     """
+    arguments.number("warmup_s", warmup_s, least=0, example="3 (seconds)")
+    arguments.number("most_s", most_s, above=0, example="25 (seconds)")
     if server.origin != "measured" and kept:
         return _kept_measure(kept, keep)
     number = 0
@@ -357,7 +417,8 @@ def measure(
         if made.measured.empty:
             if made.ended == "stopped by you":
                 raise KeyboardInterrupt
-            raise CourseError(f"No request was measured at {live_calls} live calls. Ended: {made.ended}")
+            ended = made.ended.removeprefix("server gone: ")
+            raise CourseError(f"No request was measured at {live_calls} live calls ({ended}).")
         made.requests.attrs |= {"ended": made.ended, "why_not": made.why_not}
         if keep is not None:
             keep.append(made.requests)
@@ -419,6 +480,21 @@ def kept_sweep(name: str) -> Sweep:
     levels = kept_table(f"{name}-levels")
     levels["why_not"] = levels["why_not"].astype(object).fillna("")  # CSV cannot tell "" from nothing
     return Sweep(kept_table(name), kept_table(f"{name}-pages"), levels)
+
+
+@cache
+def recorded_search() -> tuple[Found, tuple[pd.DataFrame, ...]]:
+    """The recorded search for the limit, gone through again (its measurements are handed out as it asks), and
+    its measurements."""
+    tables: list[pd.DataFrame] = []
+    found = search.limit(
+        _kept_measure(SEARCH, tables),
+        limit_ms=LIMIT_MS,
+        metric=CLOCK,
+        low=first_level(curve(kept_sweep(SWEEP), LIMIT_MS), LIMIT_MS),
+        **SEARCH_SETTINGS,
+    )
+    return found, tuple(tables)
 
 
 def keep_sweep(

@@ -31,7 +31,7 @@ from typing import Any
 
 import pandas as pd
 
-from helpers import prompts, published
+from helpers import arguments, prompts, published
 from helpers.origins import validate
 from helpers.settings import DATA, CourseError
 
@@ -236,9 +236,10 @@ class Workload:
             "caller_words_per_minute": pace,
             "agent_words_per_minute": pace,
         }
-        for name, factor in scale.items():
-            if not (factor > 0 or (name == "tool_share" and factor == 0)) or not math.isfinite(factor):
-                raise CourseError(f"A factor of {factor} is no size. Give a number above 0, such as 0.5.")
+        named = {"turns": turns, "words": words, "answer": answer, "rules": rules, "pauses": pauses}
+        for name, factor in (named | {"pace": pace}).items():
+            arguments.number(name, factor, above=0, example="0.5 (half as much)")
+        arguments.number("tools", tools, least=0, example="0 (no tools)")
         parameters, changes = [], []
         for old in self.parameters:
             factor = scale.get(old.name, 1)

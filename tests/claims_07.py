@@ -89,6 +89,12 @@ def bar(what: str, value: str) -> float:
     return rows[(rows["what"] == what) & (rows["value"] == value)]["live_calls"].iloc[0]
 
 
+def factors_of(fmt: str) -> list[float]:
+    """The corrections with which a format stands among the bars of the modelled B200."""
+    rows = b200.recorded_cases()
+    return rows[(rows["what"] == "format") & rows["value"].str.startswith(fmt)]["factor"].tolist()
+
+
 def carried(tokens: str) -> float:
     """Live calls of the modelled B200 with a system prompt of so many tokens."""
     return bar("system prompt", f"{tokens} tokens")
@@ -101,7 +107,7 @@ def cached_shares() -> pd.Series:
 
 def ours_alone() -> pd.Series:
     """Our model's corrected TTFT over the published one, one request at a time, where it is not fitted."""
-    rows = calibration.table().query("model == @calibration.OURS and concurrency == 1 and not fitted")
+    rows = calibration.table().query("model == @calibration.OURS and concurrency == 1 and test")
     return rows[rows["metric"].str.startswith("ttft")]["corrected_ratio"].dropna()
 
 
@@ -148,17 +154,18 @@ CLAIMS = {
         all("at P50" in published.table(name)["what"].iloc[0] for name in MEDIANS)
         and not np.isclose(queue("as many as were asked for, times"), 1, rtol=0.001)
     ),
-    r"whether that is at most a quarter": lambda: calibration.GOAL == 1 / 4,
-    r"even with one request at a time ours\s+comes out too low each time": lambda: (
-        (ratios := ours_alone()).max() < 1 and len(ratios) > 4
+    r"whether the first is at most a quarter": lambda: calibration.GOAL == 1 / 4,
+    r"even with one request at a time ours mostly comes out too low": lambda: (
+        ((ratios := ours_alone()) < 1).mean() > 0.75 and len(ratios) > 4
     ),
-    r"over all its points, ours\s+misses the goal": lambda: not within_goal("all"),
-    r"BF16,\s+corrected, with 128 seats \(the table above has more\)": lambda: (
+    r"over all its points ours misses the goal": lambda: not within_goal("all"),
+    r"BF16, with its correction and 128 seats \(the table above has more\)": lambda: (
         bar("max-num-seqs", "128") == bar("as it is", "") == bar("format", "BF16") and b200.SEATS > 128
     ),
-    r"All formats get the correction of BF16": lambda: (
-        bar("format", "BF16") == bar("as it is", "")
-        and calibration.factor("B200", "BF16") > calibration.factor("B200", "NVFP4")
+    r"NVFP4 stands there twice: with the correction of BF16, so that only the format differs": (
+        lambda: np.allclose(
+            factors_of("NVFP4"), [calibration.factor("B200", fmt) for fmt in ("BF16", "NVFP4")]
+        )
     ),
     r"its prefix cache has small blocks and finds the system prompt": lambda: (
         (found := cached_shares())["BF16, dynamo.replay"] > 0.9
@@ -178,6 +185,9 @@ CLAIMS = {
         and 1500 < published.value("vllm.mamba_block") < 4000
     ),
     r"Some points no model explains": lambda: len(calibration.OPEN) > 0,
+    r"what so few calls prove about that: section 8 makes it": lambda: (
+        "## 8." in CELLS["sure"] and "def verdict" in CELLS["ex-4"]
+    ),
     r"duty cycle of section 3": lambda: (
         CELLS["duty"] and "## 3." in CELLS["first-run-note"] and "## 4." in CELLS["curve-note"]
     ),

@@ -143,7 +143,7 @@ def test_agents_are_requests_in_flight_by_the_duty_cycle(count, duty):
     assert calls.agents(count, duty) >= count
 
 
-@pytest.mark.parametrize("duty", [0, -0.1, 1.1, math.nan])
+@pytest.mark.parametrize("duty", [0, -0.1, 1.1, math.nan, "0.5", None])
 def test_a_duty_cycle_that_is_no_share_is_refused(duty):
     with pytest.raises(CourseError, match="share"):
         calls.agents(44, duty)

@@ -7,7 +7,18 @@ from itertools import pairwise
 
 import pytest
 
-from helpers import b200, capacity, experts, hardware, machine_model, memory, parameters, published, workload
+from helpers import (
+    b200,
+    calibration,
+    capacity,
+    experts,
+    hardware,
+    machine_model,
+    memory,
+    parameters,
+    published,
+    workload,
+)
 from helpers.architecture import example, examples, phonellm
 from helpers.machine_model import machine, mamba_block
 from helpers.settings import CourseError
@@ -80,6 +91,19 @@ def test_factor_and_constants():
         (lambda: machine("L40S").limits(), "does not fit"),
         (lambda: machine("B200").slower(0), "factor"),
         (lambda: capacity.simulate(machine(), 0), "live_calls"),
+        (lambda: capacity.simulate(machine(), 1_000_000), "live_calls=1000000: .* at most 8,192"),
+        (lambda: capacity.simulate(machine(), "8"), "live_calls='8'"),
+        (lambda: capacity.simulate(machine(), 8.5), "whole number"),
+        (lambda: capacity.simulate("B200", 8), "is no machine"),
+        (lambda: capacity.simulate(machine(), 8, workload="support-call"), "no kind of call"),
+        (lambda: capacity.simulate(machine(), 8, max_num_seqs=0), "max_num_seqs=0"),
+        (lambda: capacity.simulate(machine(), 8, requests=10**9), "requests="),
+        (lambda: capacity.curve(machine(), ()), "no level"),
+        (lambda: capacity.curve(machine(), (8, 10**6)), "live_calls"),
+        (lambda: capacity.limit(machine(), limit_ms=0), "limit_ms"),
+        (lambda: capacity.limit(machine(), limit_ms="600"), "limit_ms"),
+        (lambda: capacity.limit(machine(), steps=0), "steps"),
+        (lambda: capacity.limit(machine(), most=10**6), "most"),
     ],
 )
 def test_what_makes_no_sense_is_said(make, words):
@@ -140,6 +164,23 @@ def test_the_cases_move_as_they_should():
     assert frame["max-num-seqs", "8"] < frame["max-num-seqs", "128"]
 
 
+def test_each_case_says_its_factor_and_its_seats():
+    frame = capacity.sensitivity(
+        machine("H100").slower(4), prompts=(), caches=(), formats=("FP8",), seats=(8,),
+        own_factors={"FP8": 2.0, "NVFP4": 3.0}, requests=200, steps=0.5,
+    ).set_index("value")  # fmt: skip
+    assert list(frame.index) == ["", "FP8", "FP8, own correction", "8"]
+    assert frame["factor"].tolist() == [4, 4, 2, 4]
+    assert frame["max_num_seqs"].tolist() == [128, 128, 128, 8]
+    assert frame["live_calls"]["FP8, own correction"] > frame["live_calls"]["FP8"]
+
+
+def test_one_level_is_a_level():
+    frame = capacity.curve(machine("B200"), 8, max_num_seqs=16, **QUICK)
+    assert frame["live_calls"].tolist() == [8]
+    assert frame["max_num_seqs"].tolist() == [16]
+
+
 def test_the_same_twice():
     one, two = (capacity.curve(machine("B200"), (50,), **QUICK) for _ in range(2))
     assert one.equals(two)
@@ -164,6 +205,11 @@ class TestRecorded:
         assert (ours["ttfat_p95_ms"] <= capacity.LIMIT_MS).all()
         card = frame[frame["origin"] == "published"]
         assert list(card["number"]) == [44, 88]
+        assert set(ours["max_num_seqs"]) == {b200.SEATS}
+        told = ours.set_index("who")["factor"]
+        assert told["BF16, uncorrected"].eq(1).all()
+        corrected = told[told.index.str.startswith("NVFP4, corrected")]
+        assert corrected.to_numpy() == pytest.approx(calibration.factor("B200", "NVFP4"))
 
     def test_sentences_say_the_numbers_and_what_lies_between(self):
         said = b200.sentences()
@@ -183,6 +229,9 @@ class TestRecorded:
         assert again["ttfat_p95_ms"] == pytest.approx(row["ttfat_p95_ms"])
         cases = b200.recorded_cases()
         assert set(cases["what"]) >= {"system prompt", "prefix cache", "format", "max-num-seqs"}
+        own = cases.set_index("value")["factor"]["NVFP4, own correction"]
+        assert own == pytest.approx(calibration.factor("B200", "NVFP4"))
+        assert set(curves["max_num_seqs"]) == {b200.SEATS}
 
     def test_recording_does_not_replace(self, tmp_path):
         (tmp_path / f"{b200.CASES}.csv").write_text("kept")

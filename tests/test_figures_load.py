@@ -134,7 +134,7 @@ def test_a_missing_column_is_named(name):
             draw(name, frame.drop(columns=column))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "search_path"])
 def test_an_empty_table_says_so(name):
     with pytest.raises(CourseError, match="no row"):
         draw(name, frames()[name].iloc[:0])

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
+from dataclasses import replace
 
 import lesson_mistakes
 import numpy as np
+import pandas as pd
 import pytest
+from fakeserver import DONE, ROLE, chunk, serve, usage_chunk
 from scipy.stats import binom
 
+from helpers import calls, figures, limits, load, search, showcases, sweeps, workload
+from helpers.settings import Server
+
+MODULES = (calls, figures, limits, load, search, showcases, sweeps, workload)
 LESSON = lesson_mistakes.Lesson("07", math=math, np=np, binom=binom)
 
 # exercise -> (what is right, what is written instead, part of the words) ...
@@ -85,6 +93,113 @@ WRONG = {
 @pytest.fixture(autouse=True)
 def own_workspace(tmp_path, monkeypatch):
     lesson_mistakes.own_workspace(tmp_path, monkeypatch)
+
+
+# --- what the cells do when the server is not there any more ----------------------------------------------
+
+
+def answers(body):
+    end = [(0, usage_chunk(5)), (0, DONE)]
+    return [(0, ROLE), (0.01, chunk("Hello there, ")), (0.01, chunk("caller", finish="stop")), *end]
+
+
+@pytest.fixture
+def cells(monkeypatch):
+    """Runs cells of the solved lesson by name, on short calls, with nothing drawn: ``cells(server, *names)``
+    gives the names they left behind."""
+    drawn = []
+
+    def show(function, *given, **options):
+        drawn.append(figures.alt_text(function(*given, **options)))
+
+    monkeypatch.setattr(figures, "show", show)
+    fast = workload.load().scaled(turns=0.4, pauses=0.02, pace=100, tools=0)
+    space = {
+        "LIMIT_MS": 600.0,
+        "math": math,
+        "pd": pd,
+        "real_time": fast,
+        "time_lapse": fast,
+        "drawn": drawn,
+        **{module.__name__.removeprefix("helpers."): module for module in MODULES},
+    }
+
+    def run(server, *names, **more):
+        space.update({"server": server} | more)
+        for name in names:
+            # Shorter than in the lesson; what is tested is how the cells go on.
+            source = re.sub(r"seconds=\d+", "seconds=1", LESSON.cells[name])
+            exec(re.sub(r"warmup_s=\d+", "warmup_s=0.2", source).replace("most_s=25", "most_s=2"), space)
+        return space
+
+    return run
+
+
+def gone_server():
+    with serve(answers) as server:
+        return server.as_server()
+
+
+def test_a_first_run_without_an_answer_says_what_to_do(cells, capsys):
+    there = cells(gone_server(), "first-run", "own-duty")
+    assert not there["duty"] > 0
+    said = capsys.readouterr().out
+    assert "No duty cycle without an answer" in said
+    assert "Run the cell `connect` again" in said
+    assert "nan" not in said
+
+
+def test_from_the_search_on_the_lesson_goes_on_without_a_server(cells, capsys):
+    curve = pd.DataFrame({"live_calls": [4], "p95_ms": [100.0]})
+    names = ("run-search", "figure-search", "found", "predict", "check-prediction", "keep-limit")
+    there = cells(gone_server(), *names, duty=0.2, curve=curve)
+    assert there["found"].probes.empty
+    assert any("Nothing was measured" in words for words in there["drawn"])
+    said = capsys.readouterr().out
+    for words in (
+        "Start the server again",
+        "Nothing to convert",
+        "the prediction is untested",
+        "Your search found no limit, so none is kept",
+        limits.recorded().sentence(),
+    ):
+        assert words in said
+
+
+def test_the_burst_goes_on_with_a_sweep_that_was_stopped_early(cells, capsys):
+    with serve(answers) as server:
+        there = server.as_server()
+        sweep = sweeps.run(there, workload.load().scaled(pace=100, pauses=0.02, tools=0), (2, 4), seconds=1,
+                           warmup_s=0.2, say=lambda line: None)  # fmt: skip
+        left = cells(there, "burst", sweep=sweep)
+    assert left["callers"] == 4
+    assert list(left["told"]["run"]) == ["all at once", "spread"]
+    capsys.readouterr()
+
+
+def test_on_recorded_runs_the_cell_says_that_the_prediction_was_not_tried(cells, capsys):
+    replay = Server("http://127.0.0.1:9/v1", "m", origin="recorded", name="a replay")
+    first = sweeps.kept_sweep(sweeps.REAL_TIME)
+    duty = calls.duty_cycle(first.requests[first.requests["live_calls"] == 8])
+    curve = sweeps.curve(sweeps.kept_sweep(sweeps.SWEEP), 600)
+    there = cells(replay, "run-search", "predict", "check-prediction", "keep-limit", duty=duty, curve=curve)
+    said = capsys.readouterr().out
+    assert f"The predicted {there['predicted']} live calls were not tried" in said
+    assert "so the prediction is too high" in said
+    assert "recorded on vLLM" in said
+
+
+def test_a_live_run_is_kept_for_the_next_lesson(cells, capsys, tmp_path):
+    """What it keeps is what lesson 08 reads, however early the search ended."""
+    curve = pd.DataFrame({"live_calls": [1], "p95_ms": [1.0]})
+    with serve(answers) as server:
+        there = replace(server.as_server(), name="a fake server")
+        names = ("first-run", "own-duty", "run-search", "predict", "check-prediction", "keep-limit")
+        left = cells(there, *names, curve=curve)
+    assert left["found"].live_calls >= 1
+    assert "kept as 07-limit-" in capsys.readouterr().out
+    assert limits.latest().server == "a fake server"
+    assert limits.latest().origin == "measured"
 
 
 @lesson_mistakes.each(WRONG)

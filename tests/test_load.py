@@ -12,7 +12,7 @@ import pandas as pd
 import pytest
 from fakeserver import DONE, ROLE, chunk, serve, tool_call, usage_chunk
 
-from helpers import calls, load, load_run, streaming, workload
+from helpers import calls, load, load_run, runs, settings, streaming, workload
 from helpers.settings import CourseError, Server
 
 # A call takes some tenths of a second: the callers speak a hundred times as fast.
@@ -462,6 +462,46 @@ def test_what_is_no_load_says_so(ran):
 def test_what_would_make_no_load_is_refused(wrong):
     with pytest.raises(CourseError):
         load.run(Server("http://127.0.0.1:1/v1", "m"), FAST, **({"seconds": 1} | wrong))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"seconds": None}, "seconds=None"),
+        ({"seconds": math.inf}, "seconds=inf"),
+        ({"warmup_s": "5"}, "warmup_s='5'"),
+        ({"warmup_s": math.nan}, "warmup_s=nan"),
+        ({"timeout_s": 0}, "timeout_s=0"),
+        ({"max_in_flight": 0}, "max_in_flight=0"),
+        ({"max_in_flight": -2}, "max_in_flight=-2"),
+        ({"max_calls": 2.5}, "max_calls=2.5"),
+        ({"max_requests": "all"}, "max_requests='all'"),
+        ({"live_calls": None, "calls_per_minute": "20"}, "calls_per_minute='20'"),
+        ({"live_calls": 1_000_000}, "live_calls=1,000,000"),
+        ({"server": "http://127.0.0.1:9/v1"}, "is no server"),
+        ({"workload": "support-call"}, "is no kind of call"),
+    ],
+)
+def test_an_argument_that_makes_no_load_is_named(wrong, named):
+    given = {"server": Server("http://127.0.0.1:9/v1", "m"), "workload": FAST, "live_calls": 2, "seconds": 1}
+    given |= wrong
+    with pytest.raises(CourseError, match=named):
+        load.run(given.pop("server"), given.pop("workload"), **given)
+
+
+def test_nothing_saved_yet_is_a_table_with_its_columns_and_a_word_on_how_to_save(
+    tmp_path, monkeypatch, capsys
+):
+    for module in (runs, load_run, settings):
+        monkeypatch.setattr(module, "WORKSPACE", tmp_path)
+    table = load.compare()
+    assert list(table.columns) == list(load_run.COMPARED)
+    assert table.empty
+    assert "first.save('07-first')" in capsys.readouterr().out
+
+
+def test_the_columns_of_a_comparison_are_those_it_is_said_to_have(ran):
+    assert list(load.compare(ran.save("07-columns")).columns) == list(load_run.COMPARED)
 
 
 @pytest.mark.parametrize("lines", [2.5, "4", True, math.nan, math.inf, 0, -1])

@@ -7,7 +7,7 @@ import math
 import pandas as pd
 import pytest
 
-from helpers import calibration, capacity, cards, hardware, panels_capacity
+from helpers import calibration, capacity, cards, hardware, panels, panels_capacity
 from helpers.settings import CourseError
 
 
@@ -61,11 +61,35 @@ def test_unknown_arithmetic_is_said_and_without_a_price_there_is_no_cost():
         ({"limit_ms": 5}, "Not even one"),
         ({"max_num_seqs": 0}, "max_num_seqs"),
         ({"price_usd_per_hour": -1}, "price"),
+        ({"price_usd_per_hour": "6.5"}, "price"),
+        ({"limit_ms": "600"}, "limit_ms"),
+        ({"limit_ms": math.nan}, "limit_ms"),
+        ({"max_num_seqs": 1_000_000}, "max_num_seqs"),
+        ({"max_num_seqs": 2.5}, "max_num_seqs"),
+        ({"factor": 0}, "factor"),
+        ({"factor": "2"}, "factor"),
+        ({"fmt": "INT3"}, "BF16, FP8, NVFP4"),
     ],
 )
 def test_what_makes_no_sense_is_said(options, words):
     with pytest.raises(CourseError, match=words):
         panels_capacity.carries(gpu(), **options)
+
+
+@pytest.mark.parametrize("wrong", ["nope", 5, None, hardware.table()])
+def test_a_gpu_that_is_none_is_said(wrong):
+    with pytest.raises(CourseError, match="gpu"):
+        panels_capacity.carries(wrong)
+
+
+def test_a_label_is_a_gpu_too():
+    assert answers("H100", factor=4, max_num_seqs=8) == answers(gpu(), factor=4, max_num_seqs=8)
+
+
+@pytest.mark.parametrize("make", [panels_capacity.CapacityPanel, panels_capacity.own_gpu, panels.GpuPanel])
+def test_a_panel_that_is_to_begin_with_an_unknown_gpu_lists_the_known_ones(make):
+    with pytest.raises(CourseError, match=r"start='nope'.*B200"):
+        make(start="nope")
 
 
 def test_widgets_carry_their_values(quick):

@@ -4,6 +4,7 @@ import math
 
 import pandas as pd
 import pytest
+from figure_texts import texts_of
 
 from benchmarks import search as benchmark
 from helpers import figures, probes, search
@@ -121,12 +122,32 @@ def test_a_server_that_is_gone_leaves_what_is_known():
     assert "known so far" in found.sentence()
 
 
-def test_gone_before_anything_was_measured_is_an_error():
+def test_gone_before_anything_was_measured_is_an_answer_that_says_what_to_do():
     def measure(live_calls, calls):
         raise CourseError("No server.")
 
-    with pytest.raises(CourseError, match=r"No server\."):
-        search.limit(measure)
+    found = search.limit(measure)
+    assert (found.live_calls, found.low, found.high, found.confirmed) == (0, 0, None, None)
+    assert found.ended == "server gone: No server."
+    assert (found.calls, found.requests, found.verdict, found.calls_needed) == (0, 0, "open", None)
+    assert tuple(found.probes) == probes.COLUMNS
+    assert found.probes.empty
+    said = found.sentence()
+    assert "nothing was measured (server gone: No server.)" in said
+    assert "Start the server again" in said
+    assert "engine.connect()" in said
+
+
+def test_a_table_that_cannot_be_judged_later_ends_the_search_with_what_is_known():
+    server = SERVERS["cliff"]
+
+    def measure(live_calls, calls):
+        table = server.requests(live_calls, calls, live_calls)
+        return table if live_calls < 4 else table.drop(columns="ttfat_ms")
+
+    found = search.limit(measure, high=40)
+    assert found.live_calls == 2
+    assert found.ended.startswith("could not be judged: The table has no column")
 
 
 def test_the_stop_button_keeps_what_was_measured():
@@ -237,8 +258,18 @@ def test_a_search_that_was_stopped_before_anything_was_measured_still_has_a_sent
     found = search.limit(measure)
     assert (found.ended, found.live_calls, found.calls, len(found.probes)) == ("stopped by you", 0, 0, 0)
     assert "stopped by you" in found.sentence()
-    with pytest.raises(CourseError, match="no row"):
-        figures.search_path(found.probes)
+    assert "let it run for longer" in found.sentence()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_figure_of_a_search_without_a_measurement_says_so(theme):
+    found = search.limit(lambda live_calls, calls: pd.DataFrame(), seconds=1e-9)
+    assert (found.ended, len(found.probes)) == ("time", 0)
+    figure = figures.search_path(found.probes, answer=found.live_calls or None, title="x", theme=theme)
+    assert "Nothing was measured" in figures.alt_text(figure)
+    assert "Nothing was measured" in " ".join(texts_of(figure))
+    with pytest.raises(CourseError, match="no column 'share'"):
+        figures.search_path(found.probes.drop(columns="share"))
 
 
 def test_the_named_columns_are_those_of_the_table():
@@ -248,7 +279,23 @@ def test_the_named_columns_are_those_of_the_table():
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"q": 95}, {"q": 1}, {"confidence": 2}, {"limit_ms": math.nan}, {"seconds": 0}, {"seconds": -1}],
+    [
+        {"q": 95},
+        {"q": 1},
+        {"q": "0.95"},
+        {"confidence": 2},
+        {"limit_ms": math.nan},
+        {"limit_ms": None},
+        {"seconds": 0},
+        {"seconds": -1},
+        {"seconds": "75"},
+        {"low": "1"},
+        {"low": 1.5},
+        {"high": None},
+        {"most": 0.5},
+        {"confirm": "all"},
+        {"budget": math.inf},
+    ],
 )
 def test_nonsense_is_refused_before_anything_is_measured(wrong):
     def measure(live_calls, calls):

@@ -99,6 +99,36 @@ def test_a_server_that_is_gone_ends_the_sweep_with_what_there_is():
     assert sweep.levels["ended"].iloc[0].startswith("server gone")
 
 
+def test_after_a_server_that_is_gone_each_view_says_how_it_ended_and_what_to_do():
+    with serve(answers) as server:
+        gone = server.as_server()
+    sweep = sweeps.run(gone, FAST, (2, 4, 8), seconds=30.0, warmup_s=30.0, **QUIET)
+    assert sweep.measured.empty
+    for view in (lambda: sweeps.curve(sweep, 600), lambda: sweep.nearest(12), lambda: sweep.at(2)):
+        with pytest.raises(CourseError, match=r"(?s)It tried: 2\..*server gone.*engine\.connect"):
+            view()
+    assert "untested" in sweeps.beside(30, sweep, 600)
+
+
+def test_the_nearest_level_is_one_that_was_measured(made):
+    assert [made.nearest(level) for level in (1, 2, 4, 12)] == [2, 2, 4, 4]
+
+
+def test_a_prediction_is_held_against_what_was_tried(made):
+    assert sweeps.beside(4, made, 1000) == ""
+    above = sweeps.beside(40, made, 1000)
+    assert "40 live calls were not tried; the runs here had 2, 4." in above
+    assert "At 4 the promise was still kept" in above
+    assert "Already at 2 only 0% of the turns were in time" in sweeps.beside(40, made, 0.001)
+    assert "either side" in sweeps.beside(3, made, 1000)
+
+
+@pytest.mark.parametrize("wrong", [{"warmup_s": -1}, {"warmup_s": None}, {"most_s": 0}, {"most_s": "25"}])
+def test_a_search_is_refused_before_it_begins(wrong):
+    with pytest.raises(CourseError, match=next(iter(wrong))):
+        sweeps.measure(Server("http://127.0.0.1:9/v1", "m"), FAST, **wrong)
+
+
 def test_no_levels_at_all_is_said():
     with pytest.raises(CourseError, match="no level to try"):
         sweeps.run(Server("http://127.0.0.1:9/v1", "m"), FAST, (), seconds=1.0)
@@ -205,7 +235,9 @@ def test_what_is_recorded_for_the_lesson_is_complete():
     assert 0 < calls.mean_in_flight(tables[-1]) < 64
 
 
-@pytest.mark.parametrize("levels", [(1, 0), (2, 2), (1, 2.5), (1, "4"), (1, math.nan), 4, "48"])
+@pytest.mark.parametrize(
+    "levels", [(1, 0), (2, 2), (1, 2.5), (1, "4"), (1, math.nan), 4, "48", None, (1, 10**6)]
+)
 def test_levels_are_checked_before_the_first_is_measured(levels, monkeypatch):
     monkeypatch.setattr(load, "run", lambda *args, **more: pytest.fail("measured"))
     with pytest.raises(CourseError):

@@ -125,10 +125,18 @@ def test_a_faster_pace_is_a_time_lapse():
     assert fast.listen_s("one two") == pytest.approx(SUPPORT.listen_s("one two") / 2)
 
 
-@pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("factor", [0, -1, float("nan"), float("inf"), "5", None])
 def test_a_factor_that_is_no_size_is_refused(factor):
-    with pytest.raises(CourseError, match="above 0"):
+    with pytest.raises(CourseError, match=r"words=.*above 0"):
         SUPPORT.scaled(words=factor)
+
+
+def test_the_factor_that_makes_no_sense_is_named():
+    with pytest.raises(CourseError, match="pace='5'"):
+        SUPPORT.scaled(pace="5")
+    with pytest.raises(CourseError, match=r"tools=-0\.5"):
+        SUPPORT.scaled(tools=-0.5)
+    assert SUPPORT.scaled(tools=0).value("tool_share") == 0
 
 
 def test_unknown_names_are_listed():

@@ -744,5 +744,5 @@ progress.show("05")
 # %% [markdown] name="next"
 # ## Next
 #
-# **06 · Take the budget apart** (coming) puts your TTFT among the other stages between the caller's last word and the
+# **06 · Take the budget apart** puts your TTFT among the other stages between the caller's last word and the
 # agent's first.

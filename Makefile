@@ -65,3 +65,4 @@ record: setup-dev ## record the runs under data/runs anew (about half an hour; q
 	    --log-level WARN --output-dir workspace/runs/lessons notebooks/solutions/$$lesson.ipynb && \
 	  $(VENV) -m helpers.recorded finish $$lesson --replace || exit 1; done
 	@$(VENV) -m helpers.drills keep && $(VENV) -m helpers.tiny && $(VENV) -m helpers.sweeps record
+	@$(VENV) -m helpers.hub_drill record && $(VENV) -m helpers.gallery --readme

@@ -1,8 +1,6 @@
-"""What the figures share: colours and shapes, text that always prints, labels that keep apart.
+"""What the figures share: a canvas in the course's style, text that always prints, labels that keep apart.
 
-What a mark means, everywhere: its *origin* is the shape of a point, the style of a line, the pattern of an
-area; a *series* (cold or cached, one reply or another) has its name written next to it. Colour repeats one of
-the two and never stands alone, so that a black-and-white print says the same.
+Colours, sizes and the look of each origin come from :mod:`helpers.style`, which reads ``data/style.toml``.
 """
 
 from __future__ import annotations
@@ -13,78 +11,114 @@ import textwrap
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
-import matplotlib.style
 import numpy as np
 import pandas as pd
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.font_manager import findfont, get_font
+from matplotlib.ft2font import LoadFlags
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.textpath import TextPath
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator
 
+from helpers import published
 from helpers.origins import Group, validate
 from helpers.settings import CourseError
+from helpers.style import (
+    FONT,
+    LEGEND_PT,
+    TEXT_PT,
+    THEMES,
+    TITLE_PT,
+    WIDTH_IN,
+    Look,
+    Theme,
+    look,
+    size,
+    sized,
+    style,
+)
 
-WIDTH_IN = 7.2  # the text column of a blog; JupyterLab shows the same picture a little larger
-LEGEND_LETTERS = 105  # longer entries are broken into lines
+__all__ = [
+    "FONT",
+    "LIMIT_LINE",
+    "THEMES",
+    "TITLE_IN",
+    "WIDTH_IN",
+    "CourseFigure",
+    "Look",
+    "Theme",
+    "apart",
+    "area",
+    "area_key",
+    "canvas",
+    "checked",
+    "contrast",
+    "finite",
+    "fit",
+    "label_levels",
+    "legend",
+    "legend_in",
+    "limit_from",
+    "limit_key",
+    "limit_or_ceiling",
+    "line_key",
+    "look",
+    "many",
+    "ms",
+    "ms_axis",
+    "readable_on",
+    "safe",
+    "sized",
+    "spread_wide",
+    "style",
+    "tint",
+    "width_in",
+    "wrapped",
+    "wrapped_in",
+]
+
 TITLE_IN = 0.32  # height of a headline
-FONT = "DejaVu Sans"  # comes with matplotlib, so a figure has the same letters on every machine
-
-
-@dataclass(frozen=True)
-class Theme:
-    """Colours of one theme.
-
-    The hues are Okabe and Ito's (https://jfly.uni-koeln.de/color/), chosen so that people with any common
-    colour blindness can tell them apart; on dark paper their lighter members are used.
-    """
-
-    paper: str
-    ink: str
-    muted: str
-    faint: str
-    blue: str
-    orange: str
-    green: str
-    purple: str
-
-
-THEMES = {
-    "light": Theme("#ffffff", "#1a1a1a", "#5a5a5a", "#d4d4d4", "#0072B2", "#D55E00", "#009E73", "#AA4F86"),
-    "dark": Theme("#111111", "#ececec", "#b4b4b4", "#444444", "#56B4E9", "#F0A030", "#2CC79A", "#E2A0C6"),
-}
-
-
-@dataclass(frozen=True)
-class Look:
-    """How one origin is drawn: shape of its points, style of its lines, pattern of its areas."""
-
-    colour: str
-    marker: str
-    line: str
-    hatch: str | None
-
-
-def look(origin: str, theme: Theme) -> Look:
-    """The look of an origin, the same in every figure."""
-    return {
-        "measured": Look(theme.blue, "o", "-", None),
-        "recorded": Look(theme.orange, "s", "--", "////"),
-        "published": Look(theme.ink, "D", ":", "..."),
-        "modelled": Look(theme.purple, "^", "-.", "xxxx"),
-    }[origin]
+KEY_IN = 0.62  # width of a legend entry beside its words: its mark, and the gap to the next
+CEILING = "card.ttfat_ceiling"
+LIMITS = (CEILING, "card.limit")
+LIMIT_LINE = {"lw": 1.0, "ls": (0, (1, 1.5))}
 
 
 def area(of: Look, theme: Theme) -> dict[str, Any]:
     """Keyword arguments that give a bar the look of its origin."""
     face = theme.paper if of.hatch else of.colour
     return {"facecolor": face, "edgecolor": of.colour, "hatch": of.hatch, "linewidth": 1.0}
+
+
+def contrast(one: str, other: str) -> float:
+    """Contrast of two colours, from 1 (none) to 21 (black on white).
+
+    Text needs 4.5, anything else that has to be seen 3. Source: W3C, Web Content Accessibility Guidelines
+    2.2, "contrast ratio" and "relative luminance" (2023-10-05).
+    """
+
+    def luminance(colour: str) -> float:
+        parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in to_rgb(colour)]
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+    dark, light = sorted((luminance(one), luminance(other)))
+    return (light + 0.05) / (dark + 0.05)
+
+
+def readable_on(fill: str, theme: Theme) -> str:
+    """Ink or paper, whichever is read better on an area of this colour."""
+    return max((theme.ink, theme.paper), key=lambda colour: contrast(colour, fill))
+
+
+def tint(colour: str, theme: Theme, share: float) -> str:
+    """A colour mixed with paper: ``share`` 1 is the colour itself, 0 is paper."""
+    mixed = share * np.array(to_rgb(colour)) + (1 - share) * np.array(to_rgb(theme.paper))
+    return to_hex(mixed)
 
 
 class CourseFigure(Figure):
@@ -99,65 +133,33 @@ class CourseFigure(Figure):
     note: str = ""
 
 
-def style(theme: str) -> AbstractContextManager[None]:
-    """A ``with`` block in which matplotlib draws in this theme, whatever the user's own settings are.
-
-    Raises:
-        CourseError: there is no such theme.
-    """
-    if theme not in THEMES:
-        raise CourseError(f"There is no theme {theme!r}. Type theme='light' or theme='dark'.")
-    of = THEMES[theme]
-    settings = {
-        "font.family": FONT,
-        "font.size": 8.5,
-        "axes.titlesize": 10,
-        "axes.titleweight": "bold",
-        "axes.titlelocation": "left",
-        "axes.labelsize": 8.5,
-        "axes.spines.top": False,
-        "axes.spines.right": False,
-        "axes.axisbelow": True,
-        "axes.edgecolor": of.muted,
-        "axes.labelcolor": of.ink,
-        "axes.facecolor": of.paper,
-        "figure.facecolor": of.paper,
-        "savefig.facecolor": of.paper,
-        "grid.color": of.faint,
-        "grid.linewidth": 0.6,
-        "hatch.linewidth": 0.8,
-        "legend.frameon": False,
-        "legend.fontsize": 8,
-        "lines.dash_capstyle": "butt",
-        "text.color": of.ink,
-        "xtick.color": of.muted,
-        "ytick.color": of.muted,
-        "xtick.labelcolor": of.ink,
-        "ytick.labelcolor": of.ink,
-        "svg.fonttype": "path",  # letters as shapes: the reader needs no font
-        "svg.hashsalt": "1500 milliseconds",  # names inside the file are random without it
-    }
-    return matplotlib.style.context(settings, after_reset=True)
-
-
 @contextmanager
 def canvas(
-    theme: str, height_in: float, title: str = "", *, layout: str | None = "constrained"
+    theme: str,
+    height_in: float,
+    title: str = "",
+    *,
+    layout: str | None = "constrained",
+    shrinks: bool = True,
 ) -> Iterator[tuple[CourseFigure, Theme]]:
-    """An empty figure of blog width and the theme to draw it with, while :func:`style` is in force.
+    """An empty figure and the theme to draw it with, while :func:`helpers.style.style` is in force.
 
     Args:
         theme: ``light`` or ``dark``.
-        height_in: its height in inches; a headline adds :data:`TITLE_IN`.
+        height_in: its height in inches; a headline adds :data:`TITLE_IN`. For a slide
+            (:func:`helpers.style.sized`) it may come out less tall, where matplotlib makes the layout.
         title: headline.
         layout: ``constrained`` lets matplotlib make room for labels; None where the caller places everything.
+        shrinks: False for a figure that cannot be read any less tall.
     """
     height_in += TITLE_IN if title else 0.0
+    if layout and shrinks and (tallest_in := size().tallest_in):
+        height_in = min(height_in, tallest_in)
     with style(theme):
         fig = CourseFigure(figsize=(WIDTH_IN, height_in), layout=layout)
         if title:
             place = {} if layout else {"y": 1 - 0.09 / height_in, "va": "top"}
-            fig.suptitle(safe(title), x=0.01, ha="left", size=10, weight="bold", **place)
+            fig.suptitle(safe(title), x=0.01, ha="left", size=TITLE_PT, weight="bold", **place)
         yield fig, THEMES[theme]
 
 
@@ -249,14 +251,20 @@ def _characters() -> frozenset[int]:
     return frozenset(get_font(findfont(FONT)).get_charmap())
 
 
-def width_in(text: str, size: float = 8.5) -> float:
-    """Width of a text in inches; it must have gone through :func:`safe`."""
-    if not text.strip():
-        return 0.0
-    return TextPath((0, 0), text, size=size, prop=FontProperties(family=FONT)).get_extents().width / 72
+def width_in(text: str, size: float = TEXT_PT) -> float:
+    """Width of a text in inches, as it is set, letter by letter; it must have gone through :func:`safe`."""
+    return sum(map(_advance, text.replace(r"\$", "$").strip())) * size / 72
 
 
-def fit(text: str, room_in: float, size: float = 8.5) -> str:
+@lru_cache(maxsize=4096)
+def _advance(char: str) -> float:
+    """How far a letter moves the next one, in letter sizes."""
+    font = get_font(findfont(FONT))
+    font.set_size(100, 72)
+    return font.load_char(ord(char), flags=LoadFlags.NO_HINTING).linearHoriAdvance / 65536 / 100
+
+
+def fit(text: str, room_in: float, size: float = TEXT_PT) -> str:
     """The text, cut with an ellipsis to fit a width in inches."""
     if len(text) < 400 and width_in(text, size) <= room_in:
         return text
@@ -268,6 +276,18 @@ def fit(text: str, room_in: float, size: float = 8.5) -> str:
 def wrapped(text: object, letters: int) -> str:
     """The text, made safe and broken into at most three lines."""
     return "\n".join(textwrap.wrap(safe(text), letters, max_lines=3, placeholder="\u2026")) or " "
+
+
+def wrapped_in(text: object, room_in: float, size: float = TEXT_PT) -> str:
+    """The text, made safe and broken into at most three lines of a width in inches."""
+    lines: list[str] = []
+    for word in safe(text).split():
+        if lines and width_in(f"{lines[-1]} {word}", size) <= room_in:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    kept = [*lines[:2], " ".join(lines[2:])] if len(lines) > 3 else lines
+    return "\n".join(fit(line, room_in, size) for line in kept)
 
 
 def ms(value: float) -> str:
@@ -364,7 +384,9 @@ def ms_axis(axis: Any, *, log: bool = False) -> None:
         axis.set_minor_locator(NullLocator())
     else:
         axis.set_major_locator(MaxNLocator(7, steps=[1, 2, 2.5, 5, 10]))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:,.0f}" if abs(value) >= 1e6 else f"{value:,.6g}")
+    )
 
 
 def line_key(group: Group, theme: Theme, *, marker: bool = False, colour: str = "") -> Line2D:
@@ -381,15 +403,48 @@ def area_key(group: Group, theme: Theme) -> Patch:
 
 def legend_in(phrases: Iterable[str]) -> float:
     """Height in inches of a legend with one entry a phrase, for figures that place everything themselves."""
-    return sum(0.06 + 0.13 * (wrapped(phrase, LEGEND_LETTERS).count("\n") + 1) for phrase in phrases)
+    return sum(0.06 + 0.13 * (_legend_words(phrase).count("\n") + 1) for phrase in phrases)
+
+
+def _legend_words(phrase: object) -> str:
+    return wrapped_in(phrase, WIDTH_IN - 0.1 - KEY_IN, LEGEND_PT) or " "
 
 
 def legend(fig: Figure, keys: Sequence[Any], **where: Any) -> None:
-    """Legend below the panels: beside each other where the words fit, else one a line."""
+    """Legend below the panels: in as few rows as the words allow."""
     for key in keys:
-        key.set_label(wrapped(key.get_label(), LEGEND_LETTERS))
-    widest = max(max(width_in(line, 8) for line in key.get_label().split("\n")) for key in keys)
-    columns = max(1, min(len(keys), int((WIDTH_IN - 0.2) // (widest + 0.6))))
+        key.set_label(_legend_words(key.get_label()))
+    widths = [max(width_in(line, LEGEND_PT) for line in key.get_label().split("\n")) + KEY_IN for key in keys]
+    # As matplotlib fills them: column by column, each as wide as its widest entry.
+    columns = next(
+        (
+            count
+            for count in range(len(keys), 1, -1)
+            if sum(max(part) for part in np.array_split(widths, count)) <= WIDTH_IN - 0.2
+        ),
+        1,
+    )
     fig.legend(
         handles=list(keys), ncols=columns, handlelength=3.0, **(where or {"loc": "outside lower left"})
     )
+
+
+# Limits
+
+
+def limit_or_ceiling(limit_ms: float | None) -> float:
+    """The limit given, or without one the ceiling for TTFAT that the makers of PhoneLLM name."""
+    return published.value(CEILING) if limit_ms is None else float(limit_ms)
+
+
+def limit_from(limit_ms: float) -> str:
+    """Where a limit is from: ``limit 600 ms, published: model card, 2026-08``; or that it was chosen."""
+    for row in published.table(*LIMITS).to_dict("records"):
+        if row["value"] == limit_ms:
+            return f"limit {ms(limit_ms)}, {row['origin']}: {row['source']}, {row['date']}"
+    return f"limit {ms(limit_ms)}, as it was asked for"
+
+
+def limit_key(limit_ms: float, theme: Theme, **line: Any) -> Line2D:
+    """Legend entry of a limit that is drawn in ink, as :data:`LIMIT_LINE` or as ``line`` says."""
+    return Line2D([], [], color=theme.ink, label=limit_from(limit_ms), **(line or LIMIT_LINE))

@@ -221,8 +221,8 @@ class Session:
         """
         number = self._asked[name] = self._asked.get(name, 0) + 1
         if self._child is None:
-            plain = _recorded()["session"]["timelines"][name]
-            return Timeline.from_dict(plain[(number - 1) % len(plain)])
+            kept = recorded_replies(name)
+            return kept[(number - 1) % len(kept)]
         reply = streaming.ask(self._server, request)
         if reply.error is not None:
             with contextlib.suppress(ConnectionError):
@@ -282,6 +282,11 @@ class Session:
             _note("session", self._kept | {"log": self._child.log().splitlines()})
 
 
+def recorded_replies(name: str) -> list[Timeline]:
+    """What a session of ours answered to the request of this name (see :meth:`Session.ask`), as recorded."""
+    return [Timeline.from_dict(plain) for plain in _recorded()["session"]["timelines"][name]]
+
+
 def session(changes: Mapping[str, Any], server: Server) -> Session:
     """Start a second server with these changes (see :func:`helpers.child.recipe`); at once back, long before
     it is ready. Where none can run: the record of ours. The one before, if it still runs, is stopped."""
@@ -315,14 +320,18 @@ def engine_log(server: Server) -> StartLog:
         with contextlib.suppress(OSError):
             text = engine.log_path().read_text(encoding="utf-8", errors="replace")
     if text is None:
-        plain = _recorded()["engine"]
         print(_says_recorded("this server's log is not on this machine"))
-        whose = _recorded()["conditions"]["server"]["name"]
-        return StartLog("\n".join(plain["log"]), plain["before_s"], "recorded", whose)
+        return recorded_log()
     state = supervisor.read_state(engine.EMBEDDED.folder) or {}
     before_s = _before(text, state.get("started"))
     _note("engine", {"log": text.splitlines(), "before_s": before_s})
     return StartLog(text, before_s, "measured", server.name)
+
+
+def recorded_log() -> StartLog:
+    """The log of an engine's start as we recorded it."""
+    plain, whose = _recorded()["engine"], _recorded()["conditions"]["server"]["name"]
+    return StartLog("\n".join(plain["log"]), plain["before_s"], "recorded", whose)
 
 
 def _before(text: str, started: float | None) -> float:

@@ -45,7 +45,10 @@ def call_timeline(frame: pd.DataFrame, *, calls: int = 6, title: str = "", theme
         kinds = {
             "the caller thinks and speaks": talk,
             "waits for the first token": {"facecolor": colours.orange, "edgecolor": colours.orange},
-            "the answer streams": {"facecolor": colours.blue, "edgecolor": colours.blue},
+            "the answer streams": {
+                "facecolor": drawing.tint(colours.blue, colours, 0.3),
+                "edgecolor": colours.blue,
+            },
             "the caller listens on": talk | {"hatch": "////"},
         }
         for y, call in enumerate(shown):

@@ -12,16 +12,16 @@ from helpers.drawing import canvas, look, many, ms, safe
 from helpers.settings import DATA, CourseError
 
 STEPS = ("prompt", "engine", "stream", "TTFT", "percentiles", "limit", "price")
-LIMIT_MS = 1500.0  # the voice-to-voice P95 that callers are happy with
+LIMIT_MS = published.value("card.limit")  # voice to voice, at P95: callers are content below it
 _LIMIT = published.table("card.limit").iloc[0]
-LIMIT_FROM = f"published: {_LIMIT['source']}, {_LIMIT['date']}"
+LIMIT_FROM = f"{_LIMIT['origin']}: {_LIMIT['source']}, {_LIMIT['date']}"
 
 
 def budget_line(
     frame: pd.DataFrame,
     *,
-    limit_ms: float = LIMIT_MS,
-    limit_from: str = LIMIT_FROM,
+    limit_ms: float | None = None,
+    limit_from: str | None = None,
     title: str = "",
     theme: str = "light",
 ) -> Figure:
@@ -30,14 +30,16 @@ def budget_line(
     Args:
         frame: one row a stage, in order, with ``stage``, ``ms``, ``origin``; ``server``, or ``source`` and
             ``date`` for published rows.
-        limit_ms: where the limit stands; the default is the published one.
-        limit_from: where the limit comes from, for the legend.
+        limit_ms: where the limit stands; without it, the published one.
+        limit_from: where the limit comes from, for the legend; for the published ones it is known.
         title: headline.
         theme: ``light`` or ``dark``.
 
     Raises:
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
+    limit_ms = published.value("card.limit") if limit_ms is None else limit_ms
+    limit = f"limit, {limit_from}" if limit_from else drawing.limit_from(limit_ms)
     frame = drawing.checked(frame, "budget_line", required=("stage",), numeric=("ms",))
     groups = origins.groups(frame, counted="stage")
     ends = frame["ms"].cumsum().to_numpy(dtype=float)
@@ -62,7 +64,7 @@ def budget_line(
     )
     bar_in, below_in = 0.72, 0.3
     above_in = 0.19 * (max(row for row, _ in rows) + 1) + 0.12
-    foot = 0.5 + drawing.legend_in([*(group.phrase for group in groups), limit_from])
+    foot = 0.5 + drawing.legend_in([*(group.phrase for group in groups), limit])
     with canvas(theme, above_in + bar_in + below_in + foot, title, layout=None) as (fig, colours):
         height = fig.get_figheight()
         place = (
@@ -80,16 +82,18 @@ def budget_line(
                 start + width / 2, bar_in / 2, inside, ha="center", va="center", bbox=box if inside else None
             )
         for number, ((at, text), (row, to_left)) in enumerate(zip(marks, rows, strict=True)):
-            rise, limit = bar_in + 0.1 + 0.19 * row, number == 0
-            start = -below_in if limit else bar_in
-            ax.plot([at, at], [start, rise + 0.1], color=colours.ink, lw=2.2 if limit else 0.7, clip_on=False)
+            rise, is_limit = bar_in + 0.1 + 0.19 * row, number == 0
+            start = -below_in if is_limit else bar_in
+            ax.plot(
+                [at, at], [start, rise + 0.1], color=colours.ink, lw=2.2 if is_limit else 0.7, clip_on=False
+            )
             ax.annotate(
                 text,
                 (at, rise),
                 xytext=(-3 if to_left else 3, 0),
                 textcoords="offset points",
                 ha="right" if to_left else "left",
-                weight="bold" if limit else "normal",
+                weight="bold" if is_limit else "normal",
                 annotation_clip=False,
                 bbox={"facecolor": colours.paper, "edgecolor": "none", "pad": 0.4},
             )
@@ -103,11 +107,11 @@ def budget_line(
         ax.set_xlabel("ms since the caller stopped speaking")
         drawing.ms_axis(ax.xaxis)
         keys: list[Artist] = [drawing.area_key(group, colours) for group in groups]
-        keys.append(Line2D([], [], color=colours.ink, lw=2.2, label=f"limit, {limit_from}"))
+        keys.append(Line2D([], [], color=colours.ink, lw=2.2, label=limit))
         drawing.legend(fig, keys, loc="lower left", bbox_to_anchor=(0, 0))
         listed = ", ".join(f"{row['stage']} {ms(row['ms'])} ({row['origin']})" for _, row in frame.iterrows())
         fig.alt = f"Latency budget as one bar: {listed}; {verdict} of {ms(limit_ms)}."
-        fig.note = f"{origins.note(frame, counted='stage')}; limit, {limit_from}"
+        fig.note = f"{origins.note(frame, counted='stage')}; {limit}"
     return fig
 
 
@@ -135,7 +139,7 @@ def course_map(
                 raise CourseError(
                     f"Row {index!r}, column {column!r}: {row[column]!r} is not one of {', '.join(STEPS)}."
                 )
-    row_in, left, right = 0.29, 2.5, 0.85
+    row_in, left, right = 0.29, 2.62, 0.85
     body = row_in * len(lessons)
     with canvas(theme, body + 0.5, title, layout=None) as (fig, colours):
         ax = fig.add_axes((0, 0, 1, 1))
@@ -177,4 +181,5 @@ def course_map(
             words.append(f"{row['lesson']} {row['title']}, {int(row['minutes'])} minutes, {steps}{coming}.")
         total = f"{many(len(lessons), 'lesson')}, {int(lessons['minutes'].sum())} minutes"
         fig.alt = f"Map of the course: {total}, along the chain {', '.join(STEPS)}. " + " ".join(words)
+        fig.note = "the course's own plan; the minutes are estimates (modelled)"
     return fig

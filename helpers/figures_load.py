@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from helpers import drawing, origins
@@ -20,7 +21,7 @@ from helpers.settings import CourseError
 def latency_curve(
     frame: pd.DataFrame,
     *,
-    limit_ms: float = 600,
+    limit_ms: float | None = None,
     unit: str = "live calls",
     title: str = "",
     theme: str = "light",
@@ -32,7 +33,7 @@ def latency_curve(
             ``p95_ms``, ``low_ms``, ``high_ms`` (ends of the P95's interval; infinite: unbounded),
             ``requests_per_s``, ``goodput_per_s`` (requests within the limit a second), ``n`` (calls),
             ``origin``, and optionally ``server`` and ``trusted``.
-        limit_ms: drawn as a line.
+        limit_ms: drawn as a line; without it, the published ceiling for TTFAT.
         unit: what is counted.
         title: headline.
         theme: ``light`` or ``dark``.
@@ -40,6 +41,7 @@ def latency_curve(
     Raises:
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
+    limit_ms = drawing.limit_or_ceiling(limit_ms)
     frame = drawing.checked(
         frame,
         "latency_curve",
@@ -102,7 +104,7 @@ def latency_curve(
                 x, rows["goodput_per_s"], color=of.colour, ls=of.line, marker=of.marker, ms=5.5, lw=1.8
             )
             keys.append(drawing.line_key(group, colours, marker=True))
-        upper.axhline(limit_ms, color=colours.ink, lw=1.0, ls=(0, (1, 1.5)))
+        upper.axhline(limit_ms, color=colours.ink, **drawing.LIMIT_LINE)
         if log:
             drawing.ms_axis(upper.yaxis, log=True)
         upper.set_ylim(bottom, top)
@@ -123,6 +125,7 @@ def latency_curve(
         lower.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         for ax in (upper, lower):
             ax.grid(axis="y")
+        keys.append(drawing.limit_key(limit_ms, colours))
         if "trusted" in frame and not frame["trusted"].all():
             keys.append(
                 Line2D(
@@ -134,14 +137,14 @@ def latency_curve(
             f"TTFAT against the number of {unit}, with a limit of {ms(limit_ms)}; below it the requests a "
             "second and those within the limit. " + " ".join(words)
         )
-        fig.note = origins.note(frame)
+        fig.note = f"{origins.note(frame)}; {drawing.limit_from(limit_ms)}"
     return fig
 
 
 def saturation(
     frame: pd.DataFrame,
     *,
-    limit_ms: float = 600,
+    limit_ms: float | None = None,
     unit: str = "live calls",
     title: str = "",
     theme: str = "light",
@@ -153,7 +156,7 @@ def saturation(
             in ms; ``in flight``, ``running``, ``waiting`` requests; ``tokens per step``; ``prefix hits`` as a
             share), ``value`` (a TTFAT may be infinite: no answer came), ``live_calls``, ``origin``,
             optionally ``server``.
-        limit_ms: drawn as a line among the waits.
+        limit_ms: drawn as a line among the waits; without it, the published ceiling for TTFAT.
         unit: of ``live_calls``.
         title: headline.
         theme: ``light`` or ``dark``.
@@ -161,6 +164,7 @@ def saturation(
     Raises:
         CourseError: a column is missing, or a row holds something that cannot be drawn.
     """
+    limit_ms = drawing.limit_or_ceiling(limit_ms)
     frame = drawing.checked(
         frame,
         "saturation",
@@ -185,7 +189,7 @@ def saturation(
             "Make the table with sweeps.over_time(sweep)."
         )
     spans = frame.groupby("live_calls")["at_s"].agg(["min", "max"]).sort_values("min")
-    with canvas(theme, 0.75 + 1.12 * len(there), title) as (fig, colours):
+    with canvas(theme, 0.75 + 1.12 * len(there), title, shrinks=False) as (fig, colours):
         axes = fig.subplots(
             len(there),
             1,
@@ -193,6 +197,7 @@ def saturation(
             squeeze=False,
             gridspec_kw={"height_ratios": [1.5 if name == "TTFAT" else 1 for name in there]},
         )[:, 0]
+        queue = drawing.tint(colours.orange, colours, 0.4)
         styles = {
             "in flight": (colours.muted, 0.8),
             "running": (colours.blue, 1.6),
@@ -212,21 +217,27 @@ def saturation(
                         ax.plot(
                             level["at_s"], level["value"], color=colour, lw=width, ls=of.line, drawstyle=step
                         )
+                    if one == "waiting":  # an area, so that it is told from the others without colour
+                        ax.fill_between(level["at_s"], level["value"], lw=0, facecolor=queue)
             ax.set_ylabel(label)
             ax.grid(axis="y")
             for begin in spans["min"][1:]:
                 ax.axvline(begin, color=colours.faint, lw=1.0, zorder=0)
             if name == "TTFAT":
                 _waits_axis(ax, frame, limit_ms, colours)
+                if ax.get_yscale() == "linear":
+                    ax.yaxis.get_major_locator().set_params(nbins=4)
             else:
                 ax.set_ylim(0, 1.05 if name == "prefix hits" else None)
-                ax.yaxis.set_major_locator(MaxNLocator(4, integer=name == "requests"))
+                ax.yaxis.set_major_locator(MaxNLocator(3, integer=name == "requests"))
             if name == "prefix hits":
                 ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f} %"))
             if name == "requests":
                 names = {"in flight": "in flight, by the client", "running": "running", "waiting": "waiting"}
                 keys += [
-                    Line2D([], [], color=styles[one][0], lw=styles[one][1], label=names[one])
+                    Patch(facecolor=queue, edgecolor=styles[one][0], label=names[one])
+                    if one == "waiting"
+                    else Line2D([], [], color=styles[one][0], lw=styles[one][1], label=names[one])
                     for one in series
                 ]
         for level, (begin, stop) in zip(spans.index, spans.to_numpy(), strict=True):
@@ -250,12 +261,14 @@ def saturation(
         axes[-1].set(xlabel="seconds", xlim=(0, float(frame["at_s"].max()) * 1.01))
         groups = origins.groups(frame[frame["series"] == there[next(iter(there))][1][0]])
         keys += [drawing.line_key(group, colours, marker=True, colour=colours.ink) for group in groups]
+        keys.append(drawing.limit_key(limit_ms, colours))
         drawing.legend(fig, keys)
         fig.alt = (
             f"The callers' waits and the server's own numbers over time, level by level ({unit}). "
             + " ".join(_level_words(frame, level, unit, limit_ms) for level in spans.index)
         )
-        fig.note = origins.note(frame)
+        phrases = [group.phrase for group in groups]  # of the requests, not of every value drawn
+        fig.note = "; ".join([*phrases, drawing.limit_from(limit_ms)])
     return fig
 
 
@@ -276,11 +289,12 @@ def _interval(ax: Any, row: dict[str, Any], ends: tuple[float, float], colour: s
 def _name_ends(ax: Any, x: float, ys: Sequence[float], names: Sequence[str], colours: Theme) -> None:
     """Names of lines at their right ends, moved apart."""
     low, high = ax.get_ylim()
+    gap = (0.5 if high - low < 50 else 0.34) / ax.figure.get_figheight()  # the height of a name, as a share
     if ax.get_yscale() == "log":
-        places = drawing.apart([math.log(max(y, low)) for y in ys], 0.07 * math.log(high / low))
+        places = drawing.apart([math.log(max(y, low)) for y in ys], gap * math.log(high / low))
         places = [math.exp(place) for place in places]
     else:
-        places = drawing.apart(list(ys), 0.1 * (high - low) if high - low < 50 else 0.07 * (high - low))
+        places = drawing.apart(list(ys), gap * (high - low))
     paper = {"facecolor": colours.paper, "edgecolor": "none", "pad": 1.0}
     for name, y in zip(names, places, strict=True):
         place = {"xytext": (9, 0), "textcoords": "offset points", "va": "center"}
@@ -319,7 +333,7 @@ def _waits_axis(ax: Any, frame: pd.DataFrame, limit_ms: float, colours: Theme) -
     drawing.ms_axis(ax.yaxis, log=log)
     if not log:
         ax.set_ylim(0, max(float(waits.max()) if len(waits) else 0.0, limit_ms) * 1.1)
-    ax.axhline(limit_ms, color=colours.ink, lw=1.0, ls=(0, (1, 1.5)))
+    ax.axhline(limit_ms, color=colours.ink, **drawing.LIMIT_LINE)
 
 
 def _level_words(frame: pd.DataFrame, level: float, unit: str, limit_ms: float) -> str:

@@ -62,7 +62,7 @@ def request_memory(frame: pd.DataFrame, *, title: str = "", theme: str = "light"
             (last["tokens"], last["mamba_bytes"] / MIB),
             (0, 7),
             ha="right",
-            color=colours.green,
+            color=colours.ink,
             **beside,
         )
         ax.annotate(
@@ -70,7 +70,7 @@ def request_memory(frame: pd.DataFrame, *, title: str = "", theme: str = "light"
             (early["tokens"], early["kv_bytes"] / MIB),
             (8, -4),
             va="top",
-            color=colours.blue,
+            color=colours.ink,
             **beside,
         )
         ax.set(xscale="log", yscale="log", xlabel="tokens of the request so far (logarithmic)")
@@ -209,7 +209,7 @@ def cache_growth(frame: pd.DataFrame, *, title: str = "", theme: str = "light") 
         keys, words = [], []
         formula = look("modelled", colours)
         parts = (("KV cache", "kv", colours.blue), ("Mamba state", "mamba", colours.green))
-        for name, column, colour in parts:
+        for name, column, _ in parts:
             ax.plot(
                 frame["tokens"],
                 frame[f"{column}_formula"] / 1024,
@@ -225,7 +225,6 @@ def cache_growth(frame: pd.DataFrame, *, title: str = "", theme: str = "light") 
                 textcoords="offset points",
                 va="center",
                 weight="bold",
-                color=colour,
                 annotation_clip=False,
             )
         for group in origins.groups(frame):

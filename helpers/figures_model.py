@@ -20,6 +20,7 @@ KINDS = {
     "*": ("attention", "blue", 0.78),
     "-": ("dense MLP", "purple", 0.34),
 }
+FILLS = ("none", "full", "left")  # how series of points are told apart
 
 
 def model_layers(
@@ -143,8 +144,8 @@ def _block(ax: Axes, letter: str, x: float, unit: float, colours: Theme) -> None
     else:
         shape = Rectangle((x, low), wide, high, facecolor=paint, edgecolor=paint, lw=1.0)
     ax.add_patch(shape)
-    size = min(8.0, unit * 72 * 0.66) * (1.35 if letter == "*" else 1.0)
-    inside = colours.ink if letter in "M-" else colours.paper
+    size = min(8.0, unit * 72 * 0.8) * (1.35 if letter == "*" else 1.0)
+    inside = drawing.readable_on(colours.paper if letter in "M-" else paint, colours)
     at = {"ha": "center", "va": "center", "color": inside, "size": size, "weight": "bold"}
     # The font's own star stands high in its line; the sign for "six-pointed" is centred.
     ax.text(x + wide / 2, low + high / 2, "\u2217" if letter == "*" else letter, **at)
@@ -194,7 +195,7 @@ def _key_block(ax: Axes, letter: str, colours: Theme) -> None:
         ax.add_patch(FancyBboxPatch((-0.4, -0.4), 0.8, 0.8, boxstyle="round,pad=0,rounding_size=0.35", **box))
     else:
         ax.add_patch(Rectangle((-0.4, -0.45), 0.8, 0.9, **box))
-    inside = colours.paper if solid else colours.ink
+    inside = drawing.readable_on(box["facecolor"], colours)
     sign = "\u2217" if letter == "*" else letter
     ax.text(0, 0, sign, ha="center", va="center", size=7.5, weight="bold", color=inside)
 
@@ -224,7 +225,7 @@ def distinct_experts(
         ax.axhline(experts, color=colours.ink, lw=1.2)
         ceiling = f"all {experts} experts of a layer"
         ax.annotate(ceiling, (float(frame["batch"].min()), experts), (2, 3), textcoords="offset points")
-        fills, keys, words = (colours.paper, look("modelled", colours).colour, colours.faint), [], []
+        keys, words = [], []
         routers = [name for name in frame["router"].unique() if name != "formula"]
         for group in origins.groups(frame):
             of = look(group.origin, colours)
@@ -235,9 +236,9 @@ def distinct_experts(
                     [key] = ax.plot(rows["batch"], rows["distinct"], color=of.colour, ls=of.line, lw=1.8)
                 else:
                     number = routers.index(router)
-                    mark = {"marker": of.marker, "ms": 7, "mec": of.colour, "mew": 1.4}
-                    fill = fills[number % len(fills)]
-                    [key] = ax.plot(rows["batch"], rows["distinct"], ls="", mfc=fill, **mark, zorder=3)
+                    mark = {"marker": of.marker, "ms": 7.5, "color": of.colour, "mew": 1.3, "zorder": 3}
+                    mark |= {"fillstyle": FILLS[number % len(FILLS)], "markerfacecoloralt": colours.paper}
+                    [key] = ax.plot(rows["batch"], rows["distinct"], ls="", **mark)
                 key.set_label(label)
                 keys.append(key)
                 listed = ", ".join(
@@ -261,6 +262,7 @@ def bytes_per_step(
     frame: pd.DataFrame,
     *,
     bandwidth_tb_s: float | None = None,
+    bandwidth_from: str = "",
     machine: str = "",
     title: str = "",
     theme: str = "light",
@@ -271,6 +273,7 @@ def bytes_per_step(
         frame: one row a batch size, with ``batch``, ``step_gb`` (gigabytes read by the step), ``origin``;
             optionally ``dense_gb``, the same for a dense model to compare with.
         bandwidth_tb_s: memory bandwidth in TB/s; with it a second scale says how long the reading takes.
+        bandwidth_from: who says so, for the note.
         machine: whose bandwidth that is.
         title: headline.
         theme: ``light`` or ``dark``.
@@ -323,6 +326,8 @@ def bytes_per_step(
         drawing.legend(fig, keys)
         fig.alt = f"Weights read by one decode step, by tokens in the batch. {' '.join(words)}"
         fig.note = origins.note(frame)
+        if bandwidth_tb_s and bandwidth_from:
+            fig.note += f"; bandwidth, {bandwidth_from}"
     return fig
 
 

@@ -189,7 +189,8 @@ def percentile_by_samples(
         frame, "percentile_by_samples", numeric=columns, infinite=("value", "high"), unbounded=("low",)
     ).sort_values("n", kind="stable")
     values = frame[["value", "low", "high"]].to_numpy(dtype=float)
-    top = float(values[np.isfinite(values)].max(initial=1.0)) * 1.15
+    room = 1.15 if np.isfinite(frame["high"]).all() else 1.5  # for an arrow and its word
+    top = float(values[np.isfinite(values)].max(initial=1.0)) * room
     counts = np.unique(frame["n"].to_numpy(dtype=float))
     log = bool(counts[-1] > 4 * counts[0])
     ends = (counts[0] / 1.25, counts[-1] * 1.15) if log else (0.0, counts[-1] * 1.1)

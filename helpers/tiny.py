@@ -178,6 +178,18 @@ def _recorded(lengths: list[int], arch: Architecture) -> pd.DataFrame:
     return validate(frame, used_by="tiny.watch")
 
 
+def recorded(lengths: Iterable[int] = LENGTHS) -> pd.DataFrame:
+    """What :func:`watch` gave when it was recorded, on any machine.
+
+    Args:
+        lengths: of the texts, in tokens.
+
+    Raises:
+        CourseError: a length was not recorded.
+    """
+    return _recorded(list(lengths), read(config(), name="the tiny model"))
+
+
 def record() -> dict[str, Any]:
     """Everything that the lessons show of transformers, with its conditions, as kept in ``data/runs``."""
     models = {name: architecture.example(name) for name in architecture.examples()}

@@ -35,7 +35,10 @@ def number(
     Raises:
         CourseError: it is no number, not finite, out of range, or not whole.
     """
-    counts = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    try:
+        counts = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
+    except OverflowError:  # a whole number with more than 308 digits
+        counts = False
     if counts and above < value and least <= value <= most and not (whole and value != value // 1):
         return int(value) if whole else float(value)
     kind = "a whole number" if whole else "a number"

@@ -38,6 +38,7 @@ import pandas as pd
 from scipy.special import ndtr, ndtri
 
 from helpers import stats
+from helpers.arguments import number
 from helpers.budget import checked_ms
 from helpers.settings import CourseError
 
@@ -209,10 +210,8 @@ def draw(stages: Sequence[Stage], *, n: int = DRAWS, correlation: float = 0.0, s
         raise CourseError(
             f"Give at least one stage, and each a name of its own; got {', '.join(names) or 'none'}."
         )
-    if isinstance(n, bool) or not isinstance(n, int) or not 1 <= n <= MOST_DRAWS:
-        raise CourseError(f"n={n!r}: give a whole number of turns from 1 to {MOST_DRAWS:,}.")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise CourseError(f"seed={seed!r}: give a whole number, 0 or more.")
+    n = number("n", n, least=1, most=MOST_DRAWS, whole=True, example=f"{DRAWS} (turns)")
+    seed = number("seed", seed, least=0, whole=True)
     shares = _shares([stage.name for stage in stages if stage.varies], n, correlation, seed)
     middle = np.full(n, 0.5)
     return pd.DataFrame({stage.name: stage.quantile(shares.get(stage.name, middle)) for stage in stages})
@@ -239,7 +238,7 @@ def _shares(names: list[str], n: int, correlation: float, seed: int) -> dict[str
 def _checked_correlation(correlation: float, count: int) -> float:
     try:
         rank = float(correlation)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         rank = math.nan
     if not -1 <= rank <= 1:
         raise CourseError(f"correlation={correlation!r} is not between -1 and 1.")
@@ -265,7 +264,7 @@ def of_sum(
 
 
 def added_ms(stages: Iterable[Stage], share: float = 0.95) -> float:
-    """The sum of the stages' own percentiles: what one gets by adding, right only if all are slow at once."""
+    """The sum of the stages' own percentiles: what one gets by adding, right if all are slow at once."""
     return sum(stage.at(share) for stage in stages)
 
 
@@ -286,6 +285,8 @@ def compared(
     rows = []
     for case, (stages, correlation) in cases.items():
         found, added = of_sum(stages, share, correlation=correlation, **how), added_ms(stages, share)
+        if not found.value:
+            raise CourseError(f"{case}: these stages take no time at all, so there is nothing to compare.")
         row = {"case": case, "added_ms": added, "true_ms": found.value, "low_ms": found.low}
         off = 100 * (added / found.value - 1)
         rows.append(row | {"high_ms": found.high, "off_percent": off, "n": found.n, "origin": "modelled"})

@@ -30,6 +30,7 @@ from helpers.settings import CourseError
 TTFS_WAIT_MS = budget_stages.ms("turn.vad")
 TOKENS_PER_WORD = published.value("assumption.tokens_per_word")
 UP, HEARD, _, SENTENCE, VOICE, DOWN = GROUPS
+MOST_MS = 3_600_000.0  # an hour: no limit of a turn is meant to be longer
 TOOL, AGAIN, TOTAL = "tool", "language model, after the tool", "total_ms"
 
 
@@ -194,6 +195,8 @@ def variants(
     Raises:
         CourseError: a case changes something that a turn does not have.
     """
+    if not cases:
+        raise CourseError('There is no case to compare. Give one or more, such as {"as it is": {}}.')
     known, start, rows = {field.name for field in fields(Turn)}, base or Turn(), []
     for name, change in cases.items():
         if unknown := set(change) - known:
@@ -237,6 +240,8 @@ def largest_llm_p95_ms(
     """
     model = (llm or budget_stages.stage("llm", turn.llm)).named(LLM)
     limit = checked_ms(limit_ms, "limit_ms")
+    if limit > MOST_MS:
+        raise CourseError(f"limit_ms={limit:g} is longer than an hour. Give the limit of one turn, in ms.")
 
     def p95(factor: float) -> float:
         return verdict(simulate(turn, llm=model.scaled(factor), **how), limit_ms=limit).p95.value

@@ -26,12 +26,15 @@ import numpy as np
 import pandas as pd
 
 from helpers import cards, clips_voices, tables, telephone
+from helpers.arguments import number
 from helpers.clips_voices import FOLDER, PARTS
+from helpers.run_file import write_whole
 from helpers.settings import CourseError
 from helpers.telephone import RATE_HZ, amplitude
 
 EDGE_MS = 400  # of hiss before the caller and after the agent
 SHORTEST_MS, LONGEST_MS = 200, 10_000
+TOTAL_MS = 60_000  # of a clip, at most
 NOISE_DBFS = -58.0
 NOISE_SEED = 1500
 THRESHOLD = round(amplitude(-42))  # what is louder is sound; the hiss, 16 dB below on average, is not
@@ -117,15 +120,12 @@ def exchange(gap_ms: float, *, total_ms: float | None = None) -> np.ndarray:
     Raises:
         CourseError: the gap is out of its range, or ``total_ms`` is too short for it.
     """
-    if not SHORTEST_MS <= gap_ms <= LONGEST_MS:  # NaN is not between them either
-        raise CourseError(
-            f"gap_ms is {gap_ms}; it has to be from {SHORTEST_MS} (a shorter gap cannot be told from a pause "
-            f"between two words) to {LONGEST_MS}."
-        )
+    # A shorter gap cannot be told from a pause between two words.
+    gap_ms = number("gap_ms", gap_ms, least=SHORTEST_MS, most=LONGEST_MS, example="1500")
     edge = np.zeros(_count(EDGE_MS))
     speech = np.concatenate([edge, part("caller"), np.zeros(_count(gap_ms)), part("agent"), edge])
     if total_ms is not None:
-        more = _count(total_ms) - len(speech)
+        more = _count(number("total_ms", total_ms, most=TOTAL_MS)) - len(speech)
         if more < 0:
             raise CourseError(
                 f"total_ms is {total_ms}; with a gap of {gap_ms:g} ms the clip takes at least "
@@ -138,7 +138,10 @@ def exchange(gap_ms: float, *, total_ms: float | None = None) -> np.ndarray:
 
 def same_length(gaps_ms: list[float]) -> dict[float, np.ndarray]:
     """A clip for each gap, all of the same length."""
-    total_ms = len(exchange(max(gaps_ms))) / RATE_HZ * 1000
+    gaps_ms = list(gaps_ms)
+    if not gaps_ms:
+        raise CourseError("There is no gap to make a clip for. Give one or more, in ms: [500, 1500].")
+    total_ms = max(len(exchange(gap_ms)) for gap_ms in gaps_ms) / RATE_HZ * 1000
     return {gap_ms: exchange(gap_ms, total_ms=total_ms) for gap_ms in gaps_ms}
 
 
@@ -156,6 +159,8 @@ def measure(samples: np.ndarray, rate_hz: int = RATE_HZ, *, threshold: float = T
     Raises:
         CourseError: there are not two sounds in it.
     """
+    number("rate_hz", rate_hz, above=0)
+    number("threshold", threshold, least=0)
     loud = np.flatnonzero(np.abs(np.asarray(samples, dtype=float)) > threshold)
     if len(loud) < 2:
         raise CourseError(
@@ -192,7 +197,7 @@ def envelope(samples: np.ndarray, *, step_ms: float = 5.0) -> pd.DataFrame:
     Raises:
         CourseError: there are not two sounds in it.
     """
-    found, width = measure(samples), _count(step_ms)
+    found, width = measure(samples), max(1, _count(number("step_ms", step_ms, above=0, most=TOTAL_MS)))
     steps = math.ceil(len(samples) / width)
     blocks = np.pad(np.asarray(samples, dtype=float), (0, steps * width - len(samples))).reshape(steps, width)
     return pd.DataFrame(
@@ -239,10 +244,9 @@ def write(folder: str | Path) -> list[Path]:
         path = Path(folder) / f"clip-{gap_ms:g}ms.wav"
         content = telephone.wav(exchange(gap_ms))
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
             if path.exists() and path.read_bytes() != content:
                 raise CourseError(f"{path} is there already and is another file. Choose an empty folder.")
-            path.write_bytes(content)
+            write_whole(path, content)
         except OSError as error:
             raise CourseError(f"{path} cannot be written: {error}. Choose another folder.") from error
         made.append(path)

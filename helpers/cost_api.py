@@ -60,7 +60,8 @@ class Caching:
     Attributes:
         least_tokens: no shorter beginning is cached.
         step_tokens: what is found comes in whole steps of so many tokens.
-        warm_system: the system prompt is there already when a call begins, from the calls before it.
+        warm_system: the system prompt is there already when a call begins, from the calls before it. (From
+            GPT-5.6 on OpenAI finds it only if its end was marked.)
         hits: share of the requests that find what could be found (another machine may take the request).
     """
 
@@ -120,7 +121,7 @@ def requests(workload: Workload | None = None, *, calls: int = CALLS, seed: int 
     Raises:
         CourseError: fewer than one call is asked for.
     """
-    number("calls", calls, least=1)
+    calls = number("calls", calls, least=1, whole=True)
     workload = workload or load()
     rows = []
     for call in workload.calls(calls, seed=seed):
@@ -135,7 +136,7 @@ def requests(workload: Workload | None = None, *, calls: int = CALLS, seed: int 
 def call_minutes(workload: Workload | None = None, *, calls: int = CALLS, seed: int = 0) -> float:
     """How long a call of the workload takes on average, in minutes: speaking, listening, thinking, tools, and
     the wait for each first token (the published P50 of PhoneLLM)."""
-    workload = workload or load()
+    workload, calls = workload or load(), number("calls", calls, least=1, whole=True)
     return sum(_seconds(workload, call) for call in workload.calls(calls, seed=seed)) / calls / 60
 
 
@@ -211,10 +212,7 @@ def even_calls(system_tokens: int, caller_tokens: int, answer_tokens: int, turns
     Raises:
         CourseError: a number of tokens is below 0, or there is no turn.
     """
-    for name, value in (("system_tokens", system_tokens), ("caller_tokens", caller_tokens),
-                        ("answer_tokens", answer_tokens)):  # fmt: skip
-        number(name, value, least=0)
-    number("turns", turns, least=1)
+    _checked_even(system_tokens, caller_tokens, answer_tokens, turns)
     added = caller_tokens + answer_tokens
     rows = [
         (
@@ -229,9 +227,21 @@ def even_calls(system_tokens: int, caller_tokens: int, answer_tokens: int, turns
     return pd.DataFrame(rows, columns=list(COLUMNS)).assign(origin="modelled")
 
 
+def _checked_even(system_tokens: float, caller_tokens: float, answer_tokens: float, turns: int) -> None:
+    number("system_tokens", system_tokens, least=0)
+    number("caller_tokens", caller_tokens, least=0)
+    number("answer_tokens", answer_tokens, least=0)
+    number("turns", turns, least=1, whole=True, example="8")
+
+
 def input_tokens(system_tokens: int, caller_tokens: int, answer_tokens: int, turns: int) -> float:
     """Prompt tokens of all requests of an even call together, in one formula:
-    n S + u n (n + 1) / 2 + a n (n - 1) / 2 for n turns, a system prompt of S, remarks of u, answers of a."""
+    n S + u n (n + 1) / 2 + a n (n - 1) / 2 for n turns, a system prompt of S, remarks of u, answers of a.
+
+    Raises:
+        CourseError: a number of tokens is below 0, or there is no turn.
+    """
+    _checked_even(system_tokens, caller_tokens, answer_tokens, turns)
     n = turns
     return n * system_tokens + caller_tokens * n * (n + 1) / 2 + answer_tokens * n * (n - 1) / 2
 

@@ -16,6 +16,7 @@ from helpers.cost import MINUTES
 from helpers.origins import validate
 
 HOURS = 24
+MOST_POINTS = 100_000
 
 
 @dataclass(frozen=True)
@@ -140,9 +141,13 @@ def volumes(
         CourseError: an argument makes no sense.
     """
     top = number("most_minutes", most_minutes, above=0)
-    steps = int(number("points", points, least=2))
+    steps = number("points", points, least=2, most=MOST_POINTS, whole=True)
     each = [top * step / (steps - 1) for step in range(steps)]
-    rows = [(name, volume, volume * usd) for name, usd in api.items() for volume in each]
+    rows = [
+        (name, volume, volume * number(f"api[{name!r}]", usd, least=0))
+        for name, usd in api.items()
+        for volume in each
+    ]
     rows += [
         (name, volume, gpu_usd_per_day(volume, usd_per_gpu_hour, most, peak_to_mean=peak_to_mean))
         for name, most in gpus.items()

@@ -132,13 +132,18 @@ def plan(
     minutes = number("minutes_per_call", minutes_per_call, above=0)
     most = int(number("calls_per_gpu", calls_per_gpu, least=1))
     frame = validate(shape, numeric=("hour", "share"), used_by="cost_day.plan")[["hour", "share"]]
+    if list(frame["hour"]) != list(range(HOURS)) or not (frame["share"] >= 0).all():
+        raise CourseError(
+            "A day has 24 rows, for the hours 0 to 23 in order, each with a share of its calls (0 or more). "
+            "Begin with cost_day.day(...)."
+        )
     frame = frame.assign(calls=calls * frame["share"], hour=frame["hour"].astype(int))
     frame["live_calls"] = frame["calls"] * minutes / 60
     frame["lines"] = [lines_for(live, blocked=blocked) for live in frame["live_calls"]]
     frame["gpus"] = [math.ceil(lines / most) for lines in frame["lines"]]
     live = _random_day(frame["calls"].to_numpy(), minutes, seed)
     needed = pd.Series(np.ceil(live / most))
-    keep = int(number("keep_s", keep_s, least=0)) // TICK_S + 1
+    keep = int(number("keep_s", keep_s, least=0, most=HOURS * 3600)) // TICK_S + 1
     warm = needed.rolling(keep, min_periods=1).max().to_numpy()
     began = np.maximum(np.diff(warm, prepend=warm[-1]), 0)
     frame["warm_gpus"] = warm.reshape(HOURS, -1).mean(axis=1)
@@ -149,7 +154,7 @@ def plan(
 def _random_day(calls: np.ndarray, minutes: float, seed: int) -> np.ndarray:
     """Live calls in steps of :data:`TICK_S` over a day: calls begin at random within each hour and last a
     random (exponential) time; those of the night before are taken from the same day's end."""
-    chance = np.random.default_rng(seed)
+    chance = np.random.default_rng(number("seed", seed, least=0, whole=True))
     counts = chance.poisson(calls)
     hours = np.repeat(np.arange(HOURS), counts)
     begins = (hours + chance.random(len(hours))) * 3600 / TICK_S
@@ -193,6 +198,8 @@ def bill(
         CourseError: a price is missing, or an argument makes no sense; or no call comes all day.
     """
     most = int(number("calls_per_gpu", calls_per_gpu, least=1))
+    columns = ("live_calls", "gpus", "warm_gpus", "starts", "calls")
+    validate(planned, numeric=columns, used_by="cost_day.plan")
     call_hours = float(planned["live_calls"].sum())
     if not call_hours:
         raise CourseError("No call comes all day, so a minute of one has no price. Give calls_per_day.")

@@ -18,6 +18,7 @@ from helpers.origins import validate
 from helpers.settings import CourseError
 
 DRAWS = 20_000
+MOST_DRAWS = 2_000_000
 ARGUMENTS = ("price_usd_per_hour", "region_factor", "utilisation", "live_calls")
 
 
@@ -150,8 +151,8 @@ def together(ranges: tuple[Range, ...], *, draws: int = DRAWS, seed: int = 0) ->
         CourseError: an input is missing, or a value makes no sense.
     """
     _base(ranges)
-    number("draws", draws, least=100)
-    chance = np.random.default_rng(seed)
+    draws = number("draws", draws, least=100, most=MOST_DRAWS, whole=True)
+    chance = np.random.default_rng(number("seed", seed, least=0, whole=True))
     drawn = {}
     for entry in ranges:
         low, base, high = np.log([entry.low, entry.base, entry.high])

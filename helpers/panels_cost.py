@@ -147,13 +147,20 @@ class CostPanel(_Panel):
             return
         try:
             answer, bills = self.result()
-            self._say(_table(answer))
+            self._say(_table(answer) + cards.prose(self._whose()))
             self.picture.clear_output(wait=True)
             with self.picture:
                 figures.show(call_minute, bills)
         except CourseError as error:
             self.picture.clear_output()
             self._fail(error)
+
+    def _whose(self) -> str:
+        """A word on a number of calls that was found on another GPU; empty where it fits."""
+        item, card = self.gpus.loc[self.offer.value, "item"], published.value("b200.card_agents")
+        if item == "B200" or self.calls.value != card:
+            return ""
+        return f"{card:g} live calls are the card's number for a B200. Put in what one {item} carries."
 
     def _fill(self, name: str) -> None:
         self._filling = True

@@ -49,6 +49,7 @@ class RatingPanel(_Panel):
         self.hearing = ipywidgets.VBox([self.audio, ipywidgets.HBox(self.rate)])
         self.start = ipywidgets.HBox([self.once, self.twice])
         super().__init__("How long is too long?", [self.status, self.start, self.hearing])
+        self.answer.value = ""  # the status says what to do first
         for number, button in enumerate(self.rate, start=1):
             button.on_click(partial(self._rated, number))
         self.once.on_click(lambda _: self.begin(1))

@@ -78,7 +78,13 @@ def table(kind: str = "", *, today: datetime.date | None = None) -> pd.DataFrame
     shipped = _read(SHIPPED)
     own_path = settings.WORKSPACE / OWN
     if _OWN_TOO.get() and own_path.exists():
-        own = _read(own_path)
+        try:
+            own = _read(own_path)
+        except CourseError as error:
+            raise CourseError(
+                f"{error}\nThis is your own file, {own_path}. Correct it there, or give it another name: "
+                f"then the course's prices count."
+            ) from error
         changed = [
             name not in shipped.index or not entry.equals(shipped.loc[name]) for name, entry in own.iterrows()
         ]
@@ -101,8 +107,8 @@ def row(name: str, *, today: datetime.date | None = None) -> pd.Series:
         CourseError: there is no such price.
     """
     frame = table(today=today)
-    if name not in frame.index:
-        near = [known for known in frame.index if known.split(".")[:2] == name.split(".")[:2]]
+    if not isinstance(name, str) or name not in frame.index:
+        near = [known for known in frame.index if known.split(".")[:2] == str(name).split(".")[:2]]
         raise CourseError(
             f"There is no price {name!r} in data/prices.csv or workspace/{OWN}. "
             f"Near it: {', '.join(near) or ', '.join(frame.index[:5])}; all: prices.table().index."
@@ -185,13 +191,15 @@ def show(frame: pd.DataFrame) -> pd.DataFrame:
     shown["read"] += [
         f" (stale: {age})" if stale else "" for age, stale in zip(old, frame["stale"], strict=True)
     ]
-    shown["yours"] = ["yours" if own else "" for own in frame["yours"]]
+    if frame["yours"].any():
+        shown["yours"] = ["yours" if own else "" for own in frame["yours"]]
     return shown
 
 
 def make_own() -> Path:
-    """Put a copy of the course's prices into the workspace, for you to change; a file that is there stays as
-    it is.
+    """Make a file for prices of your own in the workspace, with nothing in it but the names of its columns; a
+    file that is there stays as it is. What is not in it is taken from the course's table, so that a newer
+    course brings its newer prices.
 
     Returns:
         Its path.
@@ -201,16 +209,21 @@ def make_own() -> Path:
     """
     path = settings.workspace(OWN)
     try:
-        with path.open("xb") as file:  # x: never over a file that is there
-            file.write(SHIPPED.read_bytes())
+        file = path.open("xb")  # x: never over a file that is there
     except FileExistsError:
         print(f"{path} is there already and stays as it is. Change it, save it, run the cells again.")
         return path
     except OSError as error:
         raise settings.cannot_write(error) from error
+    try:
+        with file:
+            file.write(SHIPPED.read_bytes().splitlines(keepends=True)[0])
+    except OSError as error:
+        path.unlink(missing_ok=True)  # half a table would stop every lesson that looks up a price
+        raise settings.cannot_write(error) from error
     print(
-        f"Your prices are in {path}. Change a value (and its source and date), or add a row with a new id. "
-        f"Delete the rows that you do not change: then they follow the course's."
+        f"Your own prices go into {path}. Copy a line of {SHIPPED} into it and change its value, "
+        f"source and date; or add one with a new id. What is not in it follows the course's table."
     )
     return path
 
@@ -224,8 +237,8 @@ def _read(path: Path) -> pd.DataFrame:
 @lru_cache(maxsize=4)
 def _checked(path: Path, changed_ns: int, size: int) -> pd.DataFrame:
     frame = tables.read(path, text=TEXT)
-    for line, (name, entry) in enumerate(frame.iterrows(), start=2):
-        where = f"{path.name}, line {line} ({name})"
+    for name, entry in frame.iterrows():
+        where = f"{path.name}, row {name!r}"
         if entry["kind"] not in UNITS:
             raise CourseError(f"{where}: kind {entry['kind']!r} is none of {', '.join(UNITS)}.")
         if entry["unit"] != UNITS[entry["kind"]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -20,6 +21,7 @@ import numpy as np
 import pandas as pd
 
 from helpers import settings
+from helpers.arguments import number
 from helpers.origins import validate
 from helpers.settings import CourseError, cannot_write, workspace
 
@@ -64,8 +66,9 @@ class Sitting:
         """
         if self.next_ms is None:
             raise CourseError("All clips of this sitting are rated. Begin another one to rate them again.")
-        if rating not in range(1, len(WORDS) + 1):
+        if isinstance(rating, bool) or rating not in range(1, len(WORDS) + 1):
             raise CourseError(f"A rating is a whole number from 1 to {len(WORDS)}, not {rating!r}.")
+        rating = int(rating)  # numpy's whole numbers cannot be written as JSON
         at = datetime.now(UTC).isoformat(timespec="milliseconds")
         entry = {"position": len(self.given), "gap_ms": self.next_ms, "rating": rating, "at": at}
         _append(self.path, entry)
@@ -76,8 +79,8 @@ class Sitting:
         """The ratings so far. Columns: :data:`COLUMNS`, ``round`` and ``position`` counted from 1."""
         once = len(self.order) // self.rounds
         rows = [
-            (self.name, number // once + 1, number + 1, gap_ms, rating, at, "measured")
-            for number, (gap_ms, rating, at) in enumerate(
+            (self.name, place // once + 1, place + 1, gap_ms, rating, at, "measured")
+            for place, (gap_ms, rating, at) in enumerate(
                 zip(self.order, self.given, self.times, strict=False)
             )
         ]
@@ -95,8 +98,8 @@ def begin(gaps_ms: Iterable[float], *, rounds: int = 1, seed: int | None = None)
     Raises:
         CourseError: there are not at least two different gaps, or the file cannot be made.
     """
-    gaps = tuple(float(gap) for gap in gaps_ms)
-    if len(set(gaps)) != len(gaps) or len(gaps) < 2 or not all(math.isfinite(gap) for gap in gaps):
+    gaps = tuple(number("a gap, ms", gap) for gap in gaps_ms)
+    if len(set(gaps)) != len(gaps) or len(gaps) < 2:
         raise CourseError("A sitting needs at least two gaps, all of them different numbers of ms.")
     if rounds not in (1, 2):
         raise CourseError(f"rounds is {rounds!r}; it can be 1 or 2.")
@@ -148,9 +151,9 @@ def example(gaps_ms: Sequence[float]) -> pd.DataFrame:
     ``modelled``, ``source`` says the rest.
     """
     rows = []
-    for number, gap_ms in enumerate(sorted(gaps_ms)):
+    for place, gap_ms in enumerate(sorted(gaps_ms), 1):
         level = 1 + 3 / (1 + math.exp(-(gap_ms - EXAMPLE_MIDDLE_MS) / 350))
-        rows.append(("example", 1, number + 1, float(gap_ms), round(level), "", "modelled"))
+        rows.append(("example", 1, place, float(gap_ms), round(level), "", "modelled"))
     frame = pd.DataFrame(rows, columns=list(COLUMNS))
     return frame.assign(source="an example that we made up; these are nobody's ratings", date="2026-12")
 
@@ -245,8 +248,15 @@ def _times(count: int) -> str:
 def _append(path: Path, entry: dict[str, Any]) -> None:
     """Add a line. It begins with the line break, so that a line cut off before it spoils only itself."""
     try:
-        with path.open("a", encoding="utf-8") as file:
+        with open(
+            path, "a", encoding="utf-8", opener=lambda name, flags: os.open(name, flags & ~os.O_CREAT)
+        ) as file:
             file.write("\n" + json.dumps(entry))
+    except FileNotFoundError as error:  # a new file would lack the first line, and nobody could read it
+        raise CourseError(
+            f"{path} is not there any more, so this rating was not kept. Put the file back, or begin another "
+            f"sitting: run this cell again."
+        ) from error
     except OSError as error:
         raise cannot_write(error) from error
 
@@ -258,7 +268,7 @@ def _read(path: Path) -> Sitting | None:
         first, *lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
         about = json.loads(first)
         order, rounds = tuple(float(gap) for gap in about["order"]), int(about["rounds"])
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, OverflowError):
         return None
     if rounds < 1 or not order or len(order) % rounds:
         return None
@@ -267,7 +277,7 @@ def _read(path: Path) -> Sitting | None:
         try:
             entry = json.loads(line)
             position, gap_ms, rating = entry["position"], float(entry["gap_ms"]), entry["rating"]
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, OverflowError):
             continue
         known = rating in range(1, len(WORDS) + 1) and gap_ms == sitting.next_ms
         if known and position == len(sitting.given):

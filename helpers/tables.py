@@ -9,6 +9,7 @@ said it or when it was read, as exact as is known: ``2026``, ``2026-08`` or ``20
 from __future__ import annotations
 
 import contextlib
+import csv
 import math
 import re
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from helpers.origins import ORIGINS, validate
 from helpers.settings import DATA, CourseError
 
 EVERY_ROW = ("unit", "source", "date", "origin")
+_SAVE = "Save it as CSV in UTF-8, with commas between the cells and a point in numbers."
 DATE = re.compile(r"20\d\d(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
 
 
@@ -41,6 +43,8 @@ def read(
         unitless: the units stand in the names of the columns (``price_usd_per_hour``), so there is no column
             ``unit``.
 
+    Spaces around a cell and lines without anything in them do not count.
+
     Returns:
         The table in the file's order, with ``key`` as its index if that is one column.
 
@@ -51,29 +55,60 @@ def read(
     path = DATA / path  # an absolute path wins over the folder
     keys = (key,) if isinstance(key, str) else tuple(key)
     numeric, needed = tuple(numeric), tuple(name for name in EVERY_ROW if not (unitless and name == "unit"))
-    try:
-        raw = pd.read_csv(path, dtype=str, keep_default_na=False, encoding="utf-8", skipinitialspace=True)
-    except (OSError, ValueError) as error:
-        raise CourseError(f"The table {path} cannot be read: {error}") from error
+    raw, lines = _cells(path)
     for column in dict.fromkeys((*keys, *needed, *numeric, *text)):
         if column not in raw.columns:
-            raise CourseError(f"{path.name} has no column {column!r}; it has {', '.join(raw.columns)}.")
+            listed = ", ".join(raw.columns)
+            hint = f" {_SAVE}" if len(raw.columns) < 2 else ""
+            raise CourseError(f"{path.name} has no column {column!r}; it has {listed}.{hint}")
     frame = raw.copy()
-    for position, row in enumerate(raw.to_dict("records")):
+    for line, row in zip(lines, raw.to_dict("records"), strict=True):
         name = " / ".join(row[column] for column in keys)
-        where = f"{path.name}, line {position + 2} ({name or 'no name'})"
-        _checked_row(row, where, (*keys, *needed))
+        _checked_row(row, f"{path.name}, line {line} ({name or 'no name'})", (*keys, *needed))
     for column in numeric:
         frame[column] = [
-            _number(value, f"{path.name}, line {position + 2}, column {column!r}")
-            for position, value in enumerate(raw[column])
+            _number(value, f"{path.name}, line {line}, column {column!r}")
+            for line, value in zip(lines, raw[column], strict=True)
         ]
     twice = frame[frame.duplicated(list(keys), keep="first")]
     if len(twice):
         name = " / ".join(str(twice.iloc[0][column]) for column in keys)
-        raise CourseError(f"{path.name}, line {twice.index[0] + 2}: there is a row {name!r} already.")
+        raise CourseError(f"{path.name}, line {lines[twice.index[0]]}: there is a row {name!r} already.")
     validate(frame, required=(*keys, *needed), numeric=numeric, used_by=f"data/{path.name}")
     return frame.set_index(keys[0]) if len(keys) == 1 else frame
+
+
+def _cells(path: Path) -> tuple[pd.DataFrame, list[int]]:
+    """The cells as texts, and the line on which each row begins. Not pandas' reader: a row with one cell too
+    many (a number with a decimal comma, say) shifts all the others there, and nothing says so."""
+    rows, began = [], 1
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.reader(file, skipinitialspace=True, strict=True)
+            for row in reader:
+                cells = [cell.strip() for cell in row]
+                if any(cells):
+                    rows.append((began, cells))
+                began = reader.line_num + 1
+    except OSError as error:
+        raise CourseError(f"The table {path} cannot be read: {error}") from error
+    except (ValueError, csv.Error) as error:
+        raise CourseError(f"The table {path} cannot be read: {error}. {_SAVE}") from error
+    if not rows:
+        raise CourseError(f"The table {path} cannot be read: there is nothing in it. {_SAVE}")
+    (_, head), *rows = rows
+    while not head[-1]:
+        head = head[:-1]
+    if len(set(head)) < len(head):
+        raise CourseError(f"{path.name}: two columns have the same name; it has {', '.join(head)}.")
+    for line, cells in rows:
+        if len(head) > 1 and any(cells[len(head) :]):  # with one, line 1 is no names of columns
+            raise CourseError(
+                f"{path.name}, line {line} ({cells[0] or 'no name'}): there are {len(cells)} cells in it and "
+                f"{len(head)} columns. Write numbers with a point, and put a text with a comma in quotes."
+            )
+    filled = [(cells + [""] * len(head))[: len(head)] for _, cells in rows]
+    return pd.DataFrame(filled, columns=head, dtype=str), [line for line, _ in rows]
 
 
 def _checked_row(row: dict[str, str], where: str, needed: Iterable[str]) -> None:

@@ -85,7 +85,9 @@ CLAIMS = {
     r"wrong \*\*in both directions\*\*": lambda: (
         compared()["off_percent"].iloc[0] > 5 and compared()["off_percent"].iloc[-1] < -5
     ),
-    r"At 1 the two are equal": lambda: abs(compared().loc["the same, all slow at once", "off_percent"]) < 1,
+    r"At 1 the two are equal: then P95s add": lambda: (
+        abs(compared().loc["the same, all slow at once", "off_percent"]) < 1
+    ),
     r"0 means that they know nothing of each other, 1 that the slowest": lambda: (
         budget_sum._shares(["a", "b"], 9, 1, 0)["a"] == budget_sum._shares(["a", "b"], 9, 1, 0)["b"]
     ).all(),
@@ -93,7 +95,7 @@ CLAIMS = {
     r"A plain\s+turn has room\. A turn with a tool has none left": lambda: (
         p95() < LIMIT and budget_turn.verdict(budget_turn.simulate(Turn(tool=True))).p95.low > LIMIT
     ),
-    r"Each millisecond of `stop_secs` is one of the turn": lambda: np.isclose(
+    r"Each millisecond of `stop_secs` \(Pipecat's name for that wait\) is one": lambda: np.isclose(
         lever("wait 500 ms for silence")["more_ms"], 300
     ),
     r"a maximum in place of a sum": lambda: 0 < lever("end-of-turn model after the STT")["more_ms"] <= 65,

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from helpers import (
+    capacity,
     cost,
     cost_api,
     cost_break_even,
@@ -17,6 +18,7 @@ from helpers import (
     prices,
     published,
     sources,
+    workload,
 )
 
 [LESSON] = [path for path in sources.paths() if path.stem.startswith("08_")]
@@ -100,6 +102,22 @@ def a_shorter_way_of_speaking_saves_more_than_a_free_model() -> bool:
     return bool(found["saved"].iloc[0] < found["saved"].iloc[1])
 
 
+def the_hour_would_lead() -> bool:
+    """Whether the price of the hour moves the minute most, if calls are counted as the card counts them."""
+    rows = {entry.name: entry for entry in exhibits_08.ranges()}
+    calls, hour = rows["live_calls"], rows["price_usd_per_hour"]
+    return calls.base / calls.low == 2 < hour.high / hour.low
+
+
+def agent_speaks() -> float:
+    """Share of our support call in which the agent speaks."""
+    support = workload.load()
+    turns = [turn for call in support.calls(cost_api.CALLS) for turn in call.turns]
+    words = sum(turn.max_tokens for turn in turns) / capacity.TOKENS_PER_WORD
+    minutes = words / support.value("agent_words_per_minute")
+    return minutes / (cost_api.CALLS * cost_api.call_minutes())
+
+
 CLAIMS = {
     r"The two differ by a factor of ten, nearly": lambda: np.isclose(
         cards_minute() / published.value("cost.card_minute"), 10, rtol=0.02
@@ -113,6 +131,15 @@ CLAIMS = {
     r"our own model, with our own callers, says more again": lambda: (
         cost_range.cases().query("origin == 'modelled'")["live_calls"].min()
         > published.value("b200.card_agents")
+    ),
+    r"half of the card's number to all of it would be a factor of two, and then the hour leads": (
+        the_hour_would_lead
+    ),
+    r"our own support call the agent speaks about two\s+thirds of the time, the last line below": lambda: (
+        abs(agent_speaks() - 2 / 3) < 0.05 and "0.66" in CELLS["chars"]
+    ),
+    r"find what was sent\s+before up to the end of a message": lambda: (
+        published.value("cost.cache_step") == 1
     ),
     r"the small L40S is not dearer than the big B200, counted alike": lambda: (
         (rows := cost_range.cases().set_index("who")["usd_per_minute"])["L40S, as the card"]

@@ -113,7 +113,8 @@ def test_a_group_can_be_replaced_and_keeps_its_place():
     assert len(phone) == len(card) - 5
     assert budget.total_ms(phone) == budget.total_ms(card) - 114 + 115
     assert len(card) == 16
-    own = budget.with_group(card, budget.LLM, 90.5, origin="measured", server="mine")
+    own = budget.with_group(card, budget.LLM, 90.5, origin="measured", server="mine", n=40)
+    assert budget.by_group(own)["n"].dropna().to_list() == [40]
     row = own[own["group"] == budget.LLM].iloc[0]
     assert (row["ms"], row["server"], row["number"]) == (90.5, "mine", 8)
     assert list(own["number"]) == list(range(1, 17))

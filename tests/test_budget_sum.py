@@ -239,6 +239,9 @@ GOOD = through("a", {0.5: 100, 0.95: 200})
         (lambda: budget_sum.draw([GOOD], correlation=-1.1), "between -1 and 1"),
         (lambda: budget_sum.draw([GOOD], correlation=math.nan), "between -1 and 1"),
         (lambda: budget_sum.draw([GOOD], seed=-1), "seed"),
+        (lambda: budget_sum.draw([GOOD], correlation=10**400), "between -1 and 1"),
+        (lambda: GOOD.scaled(10**400), "not a time"),
+        (lambda: budget_sum.compared({"two": ([budget_sum.fixed("a", 0)], 0.0)}), "two: .* no time"),
         (lambda: budget_sum.of_sum([GOOD], 95), "95 is not a share"),
     ],
 )

@@ -186,6 +186,22 @@ def test_without_a_run_of_ones_own_the_recorded_one_is_taken_and_says_so(own_fol
     assert (later["ms"] > 0).all()
 
 
+def test_what_failed_or_warmed_up_does_not_count_and_what_the_end_cut_does(own_folder):
+    kinds = {"": 100, "cut": 200, "connection refused": 1}
+    rows = [(ms, error, "measured") for error, ms in kinds.items()] + [
+        (7, "", "warm-up"),
+        (None, "cut", "measured"),
+    ]
+    frame = pd.DataFrame(rows, columns=["ttft_ms", "error", "phase"]).assign(origin="measured")
+    own_folder("05-ttft-20261201-101500", pd.concat([frame] * 40))
+    assert set(own_latency.newest("05-ttft")["ms"]) == {100, 200}
+
+
+def test_a_limit_longer_than_an_hour_is_a_slip(own_folder):
+    with pytest.raises(CourseError, match="hour"):
+        budget_turn.largest_llm_p95_ms(budget_turn.Turn(), limit_ms=1e308)
+
+
 def test_the_newest_run_of_ones_own_comes_first(own_folder):
     own_folder("05-ttft-20261201-101500", requests(100))
     own_folder("05-ttft-20261202-080000", requests(50))

@@ -145,10 +145,27 @@ def test_the_parts_are_small_files():
     assert size < 400_000
 
 
-@pytest.mark.parametrize("gap_ms", [0, 199.9, 10_001, -5, float("nan"), float("inf")])
+@pytest.mark.parametrize("gap_ms", [0, 199.9, 10_001, -5, float("nan"), float("inf"), "8", None])
 def test_a_gap_out_of_range_is_refused(gap_ms):
     with pytest.raises(CourseError, match="gap_ms"):
         clips.exchange(gap_ms)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: clips.exchange(1500, total_ms=float("nan")), "total_ms"),
+        (lambda: clips.exchange(1500, total_ms=1e12), "total_ms"),
+        (lambda: clips.same_length([]), "no gap"),
+        (lambda: clips.same_length([500, "long"]), "long"),
+        (lambda: clips.measure(clips.part("caller"), rate_hz=0), "rate_hz"),
+        (lambda: clips.measure(clips.part("caller"), threshold=None), "threshold"),
+        (lambda: clips.envelope(clips.part("caller"), step_ms=0), "step_ms"),
+    ],
+)
+def test_nonsense_is_refused_and_named(make, words):
+    with pytest.raises(CourseError, match=words):
+        make()
 
 
 def test_what_makes_no_clip_is_refused():

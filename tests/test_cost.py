@@ -93,6 +93,7 @@ def test_the_chain_backwards_is_the_chain(price, calls, used):
         ({"price_usd_per_hour": math.inf}, "price_usd_per_hour"),
         ({"price_usd_per_hour": "6.25 USD"}, "6.25 USD"),
         ({"price_usd_per_hour": None}, "None"),
+        ({"price_usd_per_hour": 10**400}, "price_usd_per_hour"),
         ({"live_calls": 0}, "live_calls"),
         ({"live_calls": -4}, "live_calls"),
         ({"live_calls": math.nan}, "live_calls"),

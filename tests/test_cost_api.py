@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from helpers import cost_api, workload
+from helpers import cost_api, published, workload
 from helpers.cost_api import EXACT, Caching, TokenPrice
 from helpers.settings import CourseError
 
@@ -95,6 +97,15 @@ def test_a_call_takes_as_long_as_its_workload_says():
     assert cost_api.call_minutes(workload.load().scaled(pace=2)) < minutes
 
 
+def test_a_turn_with_a_tool_makes_the_caller_wait_for_two_answers():
+    plain = workload.load().scaled(tools=0)
+    call = plain.call(0)
+    second = replace(call.turns[0], calls_tool=True)
+    with_tool = replace(call, turns=(second, *call.turns[1:]))
+    longer = cost_api._seconds(plain, with_tool) - cost_api._seconds(plain, call)
+    assert longer == pytest.approx(published.value("chart.ttfat_p50") / 1000)
+
+
 def test_known_prices_and_the_cut():
     terra, launch = cost_api.token_price("terra"), cost_api.token_price("terra-launch")
     assert (terra.input, terra.cached_input, terra.cache_write, terra.output) == (2, 0.2, 2.5, 12)
@@ -125,6 +136,10 @@ def test_compare_has_each_model_and_a_cache_saves_with_each():
         (lambda: cost_api.even_calls(-1, 1, 1, 1), "system_tokens"),
         (lambda: cost_api.even_calls(1, 1, 1, 0), "turns"),
         (lambda: cost_api.requests(calls=0), "calls"),
+        (lambda: cost_api.requests(calls=2.5), "calls"),
+        (lambda: cost_api.call_minutes(calls=0), "calls"),
+        (lambda: cost_api.input_tokens(1, -1, 1, 1), "caller_tokens"),
+        (lambda: cost_api.call_usd(PRICE, 1, 1, 1, 2.5), "turns"),
         (lambda: cost_api.priced(cost_api.even_calls(1, 1, 1, 1), PRICE, thinking_tokens=-1), "thinking"),
     ],
 )

@@ -128,6 +128,11 @@ def test_longer_starts_cost_more():
         (lambda: plan(gpu=0.5), "calls_per_gpu"),
         (lambda: plan(blocked=0), "blocked"),
         (lambda: plan(keep_s=-1), "keep_s"),
+        (lambda: plan(keep_s=1e300), "keep_s"),
+        (lambda: plan(seed=-1), "seed"),
+        (lambda: cost_day.bill(plan().drop(columns="starts"), calls_per_gpu=8, usd_per_hour={}), "'starts'"),
+        (lambda: cost_break_even.volumes(9, 9, {}, {"x": 1}, points=10**9), "points"),
+        (lambda: cost_break_even.volumes(9, 9, {}, {"x": math.nan}), "api['x']"),
         (lambda: cost_day.erlang_b(-1, 1), "lines"),
         (lambda: cost_day.erlang_b(1, math.nan), "offered"),
         (lambda: cost_day.bill(plan(), calls_per_gpu=88, usd_per_hour={"reserved": 1}), "on demand"),
@@ -143,6 +148,12 @@ def test_nonsense_is_refused_and_named(make, words):
     with pytest.raises(CourseError) as caught:
         make()
     assert words in str(caught.value)
+
+
+@pytest.mark.parametrize("spoil", [lambda day: day.iloc[:5], lambda day: day.assign(share=-1.0)])
+def test_what_is_no_day_is_refused(spoil):
+    with pytest.raises(CourseError, match="24 rows"):
+        cost_day.plan(spoil(cost_day.day(BANK)), calls_per_day=1000, minutes_per_call=3.0, calls_per_gpu=88)
 
 
 def test_the_break_even_by_hand():

@@ -27,6 +27,11 @@ WRONG = {
         ),
         ("np.diff(loud).max()", "np.diff(loud)[np.diff(loud) > 400][0]", "a pause inside the caller's turn"),
         (LOUD, "samples != 0", "the hiss is sound"),
+        (LOUD, "np.abs(samples) < threshold", "the longest stretch of sound"),
+        ("np.diff(loud).max()", "np.diff(loud).mean()", "the mean of the steps"),
+        ("np.diff(loud).max()", "np.diff(loud).argmax()", "the place of the longest step"),
+        ("np.diff(loud).max()", "loud[-1] - loud[0]", "from the first sound to the last"),
+        ("* 1000", "/ 1000", "you divided"),
         ("/ rate_hz", "/ 8000", "Use `rate_hz`"),
     ),
     "ex-2": (
@@ -36,6 +41,13 @@ WRONG = {
         ("1 - (1 - slow_share) ** turns", "slow_share ** turns", "*every* turn is slow"),
         ("1 - (1 - slow_share) ** turns", "1 - slow_share ** turns", "not every turn is slow"),
         ("1 - (1 - slow_share) ** turns", "slow_share", "That is the share of turns"),
+        ("1 - (1 - slow_share) ** turns", "1 - (1 - slow_share) * turns", "chance of being in time"),
+        ("1 - (1 - slow_share) ** turns", "round(1 - (1 - slow_share) ** turns, 2)", "not rounded"),
+        (
+            "1 - (1 - slow_share) ** turns",
+            "turns * slow_share * (1 - slow_share) ** (turns - 1)",
+            "exactly one slow turn",
+        ),
     ),
     "ex-3": (
         ("ttfat_p95_ms", "ttfat_p50_ms", "You took P50"),

@@ -31,6 +31,7 @@ WRONG = {
         ),
         ("limit_ms - everything", "max(0.0, limit_ms - everything)", "how much is missing"),
         ("limit_ms - everything", "abs(limit_ms - everything)", "The sign is lost"),
+        ("limit_ms - everything", "everything - limit_ms", "The sign is turned"),
     ),
     "ex-2": (
         (
@@ -87,6 +88,16 @@ WRONG = {
         ("first + tool_ms + again", "2 * np.mean(llm_ms) + tool_ms", "you took a mean"),
     ),
     "ex-4": (
+        (
+            "(middle, high) if p95 <= limit_ms else (low, middle)",
+            "(low, middle) if p95 <= limit_ms else (middle, high)",
+            "Which half did you keep",
+        ),
+        (
+            "return low",
+            "return limit_ms / np.quantile(rest_ms + llm_ms, 0.95)",
+            "You stretched the whole turn",
+        ),
         (
             "np.quantile(rest_ms + middle * llm_ms, 0.95)",
             "np.quantile(middle * llm_ms, 0.95)",

@@ -15,6 +15,9 @@ LESSON = lesson_mistakes.Lesson("08", math=math)
 # exercise -> (what is right, what is written instead, part of the words) ...
 WRONG = {
     "ex-1": (
+        ("/ utilisation", "/ (1 - utilisation + 1e-9)", "the idle share"),
+        ("/ utilisation", "* (2 - utilisation)", "the idle share on top"),
+        ("return usd", "return 100 * usd", "in cents"),
         ("region_factor / utilisation", "region_factor * utilisation", "Idle hours are paid too"),
         ("* region_factor / utilisation", "* region_factor", "The utilisation is missing"),
         ("price_usd_per_hour * region_factor /", "price_usd_per_hour /", "The region factor is missing"),
@@ -52,6 +55,7 @@ WRONG = {
         ),
     ),
     "ex-3": (
+        ("return total", "return turns * (system + turns * (remark + answer))", "the prompts grow"),
         ("total += prompt", "total = prompt", "the last prompt alone"),
         ("return total", "return system + turns * (remark + answer)", "everything once"),
         ("history = prompt + answer", "history = system", "turn two sends turn one again"),
@@ -66,6 +70,7 @@ WRONG = {
         ("total, history = 0, system", "total, history = 0, system + remark + answer", "One turn's answer"),
     ),
     "ex-4": (
+        ("calls <= most_calls", "calls < most_calls", "what just fits"),
         ("usd_per_gpu_hour / 60 /", "usd_per_gpu_hour /", "bring both to the same time"),
         ("usd_per_gpu_hour / 60 /", "usd_per_gpu_hour * 60 /", "multiplied by the minutes"),
         (

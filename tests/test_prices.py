@@ -44,11 +44,7 @@ def test_known_prices():
 
 
 def test_a_price_per_second_was_turned_into_one_per_hour():
-    flex, active = (
-        prices.value(f"gpu.b200.runpod-{name}", "USD per GPU-hour") for name in ("flex", "active")
-    )
-    assert flex == pytest.approx(0.00240 * 3600)
-    assert active == pytest.approx(0.00190 * 3600)
+    assert prices.value("gpu.b200.runpod-flex", "USD per GPU-hour") == pytest.approx(0.00240 * 3600)
 
 
 def test_a_price_has_to_be_asked_for_in_its_unit():
@@ -85,12 +81,20 @@ def test_the_gallery_does_not_see_the_learners_prices(own_workspace):
 def test_the_own_file_is_made_once_and_never_overwritten(own_workspace, capsys):
     path = prices.make_own()
     assert path == own_workspace / prices.OWN
-    assert path.read_bytes() == prices.SHIPPED.read_bytes()
-    assert not prices.table()["yours"].any()  # the same rows are nobody's change
+    assert path.read_text(encoding="utf-8") == HEAD
+    assert not prices.table()["yours"].any()
+    assert "yours" not in prices.show(prices.table())
     path.write_text(HEAD + NEW, encoding="utf-8")
     assert prices.make_own() == path
     assert "stays as it is" in capsys.readouterr().out
     assert path.read_text(encoding="utf-8") == HEAD + NEW
+
+
+def test_a_copy_that_was_cut_short_is_not_left_behind(own_workspace, monkeypatch, tmp_path):
+    monkeypatch.setattr(prices, "SHIPPED", tmp_path / "none.csv")
+    with pytest.raises(CourseError):
+        prices.make_own()
+    assert not (own_workspace / prices.OWN).exists()
 
 
 @pytest.mark.parametrize(
@@ -113,7 +117,7 @@ def test_the_own_file_is_made_once_and_never_overwritten(own_workspace, capsys):
 )
 def test_a_bad_row_of_the_learner_is_named(own_workspace, row, words):
     write(own_workspace, row)
-    with pytest.raises(CourseError, match=r"prices\.csv, line [23]") as caught:
+    with pytest.raises(CourseError, match=r"prices\.csv, (line [23]|row 'gpu\.mine')") as caught:
         prices.table()
     assert words in str(caught.value)
 
@@ -124,6 +128,12 @@ def test_a_bad_row_of_the_learner_is_named(own_workspace, row, words):
 )
 def test_a_price_counts_from_the_first_day_that_its_date_can_mean(date, days):
     assert prices.age_days(date, TODAY) == days
+
+
+def test_a_price_is_stale_only_after_the_last_day_of_the_limit():
+    day = datetime.date.fromisoformat("2026-08-01") + datetime.timedelta(prices.LIMIT_DAYS)
+    assert not prices.table(today=day).loc["gpu.b200.modal", "stale"]
+    assert prices.table(today=day + datetime.timedelta(1)).loc["gpu.b200.modal", "stale"]
 
 
 def test_staleness_is_shown_and_warned_of():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given
@@ -50,6 +51,35 @@ def test_each_gap_comes_once_a_round_in_an_order_of_chance():
         orders.add(sitting.order)
     assert len(orders) > 5
     assert ratings.begin(GAPS, seed=7).order == ratings.begin(GAPS, seed=7).order
+
+
+def test_a_rating_is_never_written_where_nobody_could_read_it():
+    sitting = ratings.begin(GAPS, seed=1)
+    sitting.rate(np.int64(2))
+    assert ratings.sittings()[0].given == [2]
+    sitting.path.rename(sitting.path.with_suffix(".away"))
+    with pytest.raises(CourseError, match="not there any more"):
+        sitting.rate(3)
+    assert not sitting.path.exists()
+    assert sitting.given == [2]
+
+
+def test_two_gaps_with_the_same_rating_are_no_reversal():
+    frame = pd.DataFrame({"gap_ms": GAPS, "rating": [1, 1, 1], "origin": "measured"})
+    assert ratings.tolerance(frame).reversals == 0
+
+
+def test_a_line_of_another_place_does_not_count():
+    sitting = ratings.begin(GAPS, seed=1)
+    with sitting.path.open("a") as file:
+        file.write("\n" + json.dumps({"position": 1, "gap_ms": sitting.next_ms, "rating": 2}))
+    assert ratings.sittings()[0].given == []
+
+
+@pytest.mark.parametrize("first", ['{"order": [1, 2], "rounds": Infinity}', '{"order": [1e999], "rounds": 1'])
+def test_a_damaged_sitting_is_passed_over(first):
+    ratings.begin(GAPS).path.with_name("0.jsonl").write_text(first)
+    assert len(ratings.sittings()) == 1
 
 
 def test_a_rating_is_on_disk_at_once_and_comes_back():

@@ -74,6 +74,31 @@ def test_a_file_that_is_not_there_is_named(tmp_path):
         read(tmp_path, "")
 
 
+def test_what_a_spreadsheet_adds_does_not_count(tmp_path):
+    written = "\ufeff" + HEAD + "\n" + "one , 1.5 ,ms, somebody,2026-08 ,published\n,,,,,\n"
+    frame = read(tmp_path, written.replace("\n", ",,\r\n"))
+    assert list(frame.index) == ["one"]
+    assert frame.loc["one", "date"] == "2026-08"
+    with pytest.raises(CourseError, match=r"line 5 \(two\).*source"):
+        read(tmp_path, f"{HEAD}\n{GOOD}\ntwo,1,ms,,2026,published\n")
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        (HEAD + GOOD.replace("1.5", "1,5"), r"line 2 \(one\): there are 7 cells"),
+        (HEAD + GOOD + GOOD.replace("somebody", "one, two"), r"line 3 \(one\): there are 7 cells"),
+        ((HEAD + GOOD).replace(",", ";"), "with commas"),
+        ("# mine\n" + HEAD + GOOD, "with commas"),
+        (HEAD.replace("unit", "value") + GOOD, "same name"),
+        (HEAD + '"' + GOOD, "cannot be read"),
+    ],
+)
+def test_a_file_with_other_signs_between_its_cells_is_refused_in_words(tmp_path, written, words):
+    with pytest.raises(CourseError, match=words):
+        read(tmp_path, written)
+
+
 @given(value=st.floats(allow_nan=False, allow_infinity=False), year=st.integers(2000, 2099))
 def test_numbers_come_back_exactly(tmp_path_factory, value, year):
     frame = read(tmp_path_factory.mktemp("t"), f"{HEAD}one,{value!r},ms,somebody,{year},published\n")

@@ -402,7 +402,7 @@ figures.show(
     figures.distinct_experts,
     pd.concat([formula, points]),
     experts=of_all,
-    title="A batch soon touches nearly every expert",
+    title="A batch soon touches most of the experts",
 )
 
 # %% [markdown] name="distinct-2"

@@ -26,7 +26,11 @@ pd.set_option("display.max_colwidth", None)  # show long texts in tables whole
 # ## 1. The table
 #
 # The people behind Pipecat wrote down where the time of a turn goes: somebody talks into a Mac, over WebRTC, with an agent
-# in the cloud. It is the table that everybody in the field quotes:
+# in the cloud. It is the table that everybody in the field quotes. A few of its words: **WebRTC** is how a browser makes a
+# call, **Opus** the code that its sound travels in, and a **jitter buffer** holds sound back a little, so that late packets still
+# fit in. **Endpointing** is to decide that the caller is done. **TTFB**, time to the first byte, is what voice people call the wait for a
+# stage; for the LLM it is our TTFT. **STT** and **TTS** are speech to text and text to speech, **VAD** is voice activity
+# detection: sound or silence?
 
 # %% name="primer"
 primer = budget.table("primer")
@@ -110,6 +114,7 @@ exercise.case(
         ((500.0, 500.0), "For the second number the line counts, too."),
         ((500.0, 900.0), "900 is the sum. What does it leave below the limit?"),
         ((600.0, 100.0), "You took the line itself off the limit, not the others."),
+        ((500.0, -100.0), "The sign is turned: what stays unused below the limit is positive."),
     ],
 )
 exercise.case(
@@ -131,7 +136,7 @@ exercise.case(
     expect=(1000.0, -200.0),
     mistakes=[
         ((1000.0, 0.0), "Over the limit the slack is below 0: how much is missing is worth knowing."),
-        ((1000.0, 200.0), "The sign is lost: 200 unused and 200 too much are not the same."),
+        ((1000.0, 200.0), "The sign is lost, or turned: the slack is below 0 where the budget is over."),
     ],
 )
 exercise.verdict()
@@ -244,7 +249,7 @@ exercise.case(
     mistakes=[
         (
             300.0,
-            "No stage alone is slow often enough to show in its own P95, but one of three is, more than twice as "
+            "If you took the quick end, `0.95` and not `0.05`. Else: no stage alone is slow often enough to show in its own P95, but one of three is, more than twice as "
             "often. You added the percentiles; or added the samples row by row, as if all were slow in the same turn.",
         ),
         (3000.0, "That is all three slow in one turn, which hardly ever happens."),
@@ -262,6 +267,7 @@ exercise.case(
             lambda result: 1880 < result < 1920,
             "You added the percentiles, or the samples row by row: then the two stages are slow in the same turns.",
         ),
+        (lambda result: result < 330, "That is the other tail: the quick turns. P95 is near the slowest."),
         (lambda result: 980 < result < 1020, "That is the median of the sum."),
         (lambda result: 930 < result < 970, "That is the P95 of one stage."),
     ],
@@ -270,8 +276,9 @@ exercise.verdict()
 p95_of_sum = exercise.use(p95_of_sum)
 
 # %% [markdown] name="adding-2"
-# Look at the second case of the check again. Each stage by itself has a P95 that knows nothing of the slow answers. Their
-# sum is a quarter of the truth. Adding percentiles is no safe overestimate: it is wrong **in both directions**.
+# Take three stages that are quick, except that each is ten times as slow now and then, in fewer than one turn of twenty (the
+# second case of the check). Each stage by itself has a P95 that knows nothing of the slow answers. Their sum is a quarter of
+# the truth. Adding percentiles is no safe overestimate: it is wrong **in both directions**.
 # Here are four cases with published services:
 
 # %% name="adding-table"
@@ -306,7 +313,7 @@ for name, found in rows.items():
     print(f"{name}: {found.sentence()}")
 
 # %% [markdown] name="together-2"
-# At 1 the two are equal: then, and only then, P95s add. The interval in these sentences is that of the *drawing*: with more
+# At 1 the two are equal: then P95s add. Anywhere else it would be luck. The interval in these sentences is that of the *drawing*: with more
 # turns it shrinks. It does not know how wrong the inputs are. A curve through three points, a guessed tail, an unknown
 # correlation: no number of drawn turns makes those better.
 
@@ -324,9 +331,15 @@ print(stats.percentile(own["ms"], 0.95).sentence())
 # %% name="figure-own" tags=["figure"]
 row = own.iloc[0]
 mine = budget.with_group(
-    primer, budget.LLM, own["ms"].median(), stage="your TTFT, P50", origin=row["origin"], server=row["server"]
+    primer,
+    budget.LLM,
+    own["ms"].median(),
+    stage="your TTFT, P50" if row["origin"] == "measured" else "our recorded TTFT, P50",
+    origin=row["origin"],
+    server=row["server"],
+    n=len(own),
 )
-figures.show(figures_budget.waterfall, mine, title="The Primer's budget with your own TTFT")
+figures.show(figures_budget.waterfall, mine, title="The Primer's budget with a TTFT that was timed")
 
 # %% [markdown] name="own-2"
 # One warning before you cheer. Unless you brought a server of your own, this is a tiny model on a CPU, asked one short
@@ -406,7 +419,10 @@ exercise.case(
             "You drew once and counted it twice. Then a slow call is always followed by a slow answer, and the tail is "
             "too long.",
         ),
-        (lambda result: np.ptp(result) == 0, "Every turn is the same: you took a mean. Draw."),
+        (
+            lambda result: np.ptp(result) == 0,
+            "Every turn is the same: you took a mean, or drew once for all. Draw for each turn.",
+        ),
     ],
 )
 exercise.verdict()
@@ -442,7 +458,7 @@ figures.show(figures_budget.levers, moved, title="One turn, one change at a time
 # %% [markdown] name="levers-2"
 # Four of them deserve a word.
 #
-# - **Silence.** The detector cannot know that you are done; it waits. Each millisecond of `stop_secs` is one of the turn, in
+# - **Silence.** The detector cannot know that you are done; it waits. Each millisecond of `stop_secs` (Pipecat's name for that wait) is one of the turn, in
 #   every turn. Shorter is a trade: it cuts people off who pause.
 # - **Beside, not after.** A model that judges "is the caller done?" costs its full time if it runs after the transcription, and
 #   only what it is slower by if it runs beside it: a maximum in place of a sum. That is most of what clever
@@ -571,6 +587,8 @@ exercise.case(
         5.0: "The rest takes its share of the limit, too.",
         900.0: "That is the time that is left. By which factor may the model's times grow?",
         2.0: "The model is part of the turn once, not once more on top.",
+        0.0: "Which half did you keep? If the P95 at the middle is within the limit, the answer is above the middle.",
+        5 / 3: "You stretched the whole turn. Only the model's times are stretched.",
     },
 )
 exercise.case(
@@ -647,7 +665,7 @@ real[["percentile", "added_ms", "measured_ms", "difference_ms", "source", "date"
 #
 # - The published budget is a table of single numbers for a computer on WebRTC. The card's is the same with one line raised, as we read it.
 # - 650 ms is a target with slack, not a remainder.
-# - P95s do not add: too high for independent stages, right only if all are slow at once, too low for rare spikes. Add samples.
+# - P95s do not add: too high for independent stages, right if all are slow at once, too low for rare spikes. Add samples.
 # - A curve through published percentiles needs a form, and a percentile that it was not given, to test it.
 # - Your own samples go in as they are, with their server's name on them.
 # - A tool call is a second request, and a second draw.

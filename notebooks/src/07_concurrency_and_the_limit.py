@@ -370,7 +370,7 @@ longer = showcases.longer_answers_under_a_cap((64, 128, 192))
 clocks = {"from sending": "ttft_ms", "from when due": "due_to_ttft_ms"}
 told = pd.concat([showcases.summary(longer, metric=at).assign(clock=clock) for clock, at in clocks.items()])
 told = told.sort_values("run", kind="stable", key=lambda runs: runs.str.extract(r"(\d+)")[0].astype(int))
-figures.show(figures.percentiles_by_run, told, title="TTFT falls as answers get longer")
+figures.show(figures.percentiles_by_run, told, title="Timed from sending, TTFT falls as answers get longer")
 
 # %% [markdown] name="longer-2"
 # By the first clock, longer answers made the server faster. In truth the cap moved the queue out of the server and

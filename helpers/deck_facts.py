@@ -28,6 +28,7 @@ from helpers import (
     tables,
 )
 from helpers.architecture import Architecture
+from helpers.exhibits_03 import FITS_TOKENS
 from helpers.run_file import load_conditions
 from helpers.settings import CourseError
 
@@ -235,6 +236,7 @@ COMPUTED: dict[str, Callable[[], Fact]] = {
     "model.experts_used": lambda: _model(lambda arch: arch.moe.num_experts_per_tok, "experts"),
     "model.state": lambda: _model(lambda arch: memory.mamba_state_bytes(arch) / 2**20, "MiB", 1),
     "model.kv_bytes": lambda: _model(memory.kv_bytes_per_token, "bytes"),
+    "memory.request": lambda: _ours(FITS_TOKENS, "tokens", "our example"),
     "reply.plain_first": lambda: _reply("05-plain-question", "first"),
     "reply.tool_first": lambda: _reply("05-tool-call", "first"),
     "reply.tool_ttfat": lambda: _reply("05-tool-call", "ttfat"),

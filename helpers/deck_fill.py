@@ -16,8 +16,9 @@ from dataclasses import dataclass, field, replace
 from helpers import deck_source
 from helpers.deck_blocks import block, table
 from helpers.deck_facts import Fact, fact
-from helpers.deck_figures import Drawn
+from helpers.deck_figures import Drawn, badge
 from helpers.deck_source import FIGURE, Deck, Slide
+from helpers.origins import ORIGINS
 
 APPENDIX = ("block.sources", "block.runs")
 LABEL_LETTERS = 60  # a longer fact is a sentence, and goes by its name in the list of sources
@@ -31,7 +32,7 @@ class Filled:
 
     Attributes:
         slides: in order, the pages of the appendix among them.
-        sources: ``origin: who, when`` -> the numbers of the slides that show something of it.
+        sources: ``origin: who, when`` -> the numbers of the slides that show or say something of it.
         runs: file of a recorded run -> what it says of itself.
     """
 
@@ -56,7 +57,7 @@ def fill(deck: Deck, drawn: Mapping[str, Drawn]) -> Filled:
         shown, told = dict[str, Fact](), dict[str, Fact]()
         text, notes = _filled(slide.text, deck, slide, shown), _filled(slide.notes, deck, slide, told)
         pictures = [drawn[name] for name in slide.figures]
-        _remember(made, slide.number, shown.values(), pictures)
+        _remember(made, slide.number, (shown | told).values(), pictures)
         text = FIGURE.sub(lambda found: drawn[found.group(1)].markup(), text)
         if shown and not pictures:
             text += f"\n\n{_foot(shown.values())}"
@@ -108,7 +109,9 @@ def _filled(text: str, deck: Deck, slide: Slide, used: dict[str, Fact]) -> str:
 def _remember(made: Filled, place: int, facts: Iterable[Fact], pictures: Iterable[Drawn]) -> None:
     said = [f"{one.origin}: {one.said_by}" for one in facts]
     for picture in pictures:
-        said += picture.published
+        # A table that names nobody: the files say where its numbers are from.
+        files = ", ".join(source.file for source in picture.files)
+        said += picture.published or [f"{', '.join(picture.origins)}: {files}"] * bool(files)
         runs = [source for source in picture.files if source.file.startswith("data/runs/")]
         made.runs |= {source.file: source.says for source in runs}
     for one in dict.fromkeys(said):
@@ -116,9 +119,11 @@ def _remember(made: Filled, place: int, facts: Iterable[Fact], pictures: Iterabl
 
 
 def _foot(facts: Iterable[Fact]) -> str:
-    """The line of sources below a slide's text."""
+    """The line of sources below a slide's text, and its marks, where a figure's slide has them."""
+    facts = list(facts)
     said = dict.fromkeys(f"{one.origin}: {one.said_by}" for one in facts)
-    return f'<p class="sources">{html.escape("; ".join(said))}</p>'
+    badges = " ".join(badge(origin) for origin in ORIGINS if origin in {one.origin for one in facts})
+    return f'<p class="sources">{html.escape("; ".join(said))}</p>\n<p class="origin marks">{badges}</p>'
 
 
 def _script(slide: Slide, notes: str, begins: int, facts: Mapping[str, Fact], shown: list[Drawn]) -> str:

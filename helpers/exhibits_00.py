@@ -19,8 +19,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
         "00-first-reply",
         figures.stream_timeline,
         first_reply,
-        "A reply comes in pieces, and the first of them holds no word yet: the wait before the first word "
-        "is TTFT.",
+        "A reply comes in pieces. The wait before the first word is TTFT; here the first piece brings it.",
         {"title": "One streamed reply, chunk by chunk"},
     ),
     Exhibit(

@@ -83,7 +83,8 @@ EXHIBITS: tuple[Exhibit, ...] = (
         "01-slow-calls",
         slow_calls,
         lambda: slow_turns.curves(range(1, 41)),
-        "With 95 % of turns in time, most calls of twenty turns still hold a slow one.",
+        "With 95 % of turns in time, most calls of twenty turns still hold a slow one, if the turns are "
+        "independent.",
         {"turns": TURNS, "title": "Calls with at least one slow turn"},
     ),
     Exhibit(

@@ -44,7 +44,7 @@ def distinct() -> pd.DataFrame:
 def distinct_options() -> dict[str, Any]:
     """The ceiling, and the headline."""
     experts_of_a_layer = architecture.phonellm().moe.n_routed_experts
-    return {"experts": experts_of_a_layer, "title": "A batch soon touches nearly every expert"}
+    return {"experts": experts_of_a_layer, "title": "A batch soon touches most of the experts"}
 
 
 def steps() -> pd.DataFrame:

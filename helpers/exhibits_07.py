@@ -149,7 +149,7 @@ EXHIBITS: tuple[Exhibit, ...] = (
         longer,
         "With a cap on requests in flight, longer answers make TTFT fall: the waiting has moved to the "
         "client.",
-        {"title": "TTFT falls as answers get longer"},
+        {"title": "Timed from sending, TTFT falls as answers get longer"},
     ),
     Exhibit(
         "07-omission",

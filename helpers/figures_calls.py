@@ -82,10 +82,9 @@ def call_timeline(frame: pd.DataFrame, *, calls: int = 6, title: str = "", theme
             below.axhline(mean, color=colours.muted, lw=0.8)
             below.annotate(
                 f"mean {mean:.2f}",
-                (end_s, mean),
-                xytext=(-2, 3),
+                (0, mean),  # before the first caller has spoken nothing is in flight
+                xytext=(3, 3),
                 textcoords="offset points",
-                ha="right",
                 bbox={"facecolor": colours.paper, "edgecolor": "none", "pad": 1.0},
             )
             words.append(

@@ -96,7 +96,10 @@ def search_path(
         marks = [
             Line2D([], [], ls="", marker="o", ms=7, mfc=face, mec=colours.ink, label=name)
             for name, face in faces.items()
+            if name in set(frame["verdict"])
         ]
+        if answer is not None:
+            marks.append(Line2D([], [], color=colours.green, lw=1.0, ls="--", label="what it found"))
         keys = [
             Line2D(
                 [],

@@ -240,7 +240,7 @@ def cache_growth(frame: pd.DataFrame, *, title: str = "", theme: str = "light") 
                 for row in group.rows.to_dict("records")
             ]
         keys.append(
-            Line2D([], [], color=formula.colour, ls=formula.line, lw=1, label="modelled: the formulas above")
+            Line2D([], [], color=formula.colour, ls=formula.line, lw=1, label="modelled: the formulas")
         )
         ax.set(xlabel="tokens read so far", ylabel="KiB", ylim=(0, None))
         ax.set_xlim(0, float(frame["tokens"].max()) * 1.2)

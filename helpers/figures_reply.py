@@ -271,13 +271,13 @@ def itl(frame: pd.DataFrame, *, title: str = "", theme: str = "light") -> Figure
         strip.set_yticks(range(len(series)), names, size=8)
         strip.tick_params(axis="y", length=0, pad=14)
         strip.spines["left"].set_visible(False)
-        strip.set(ylim=(len(series) - 0.4, -0.6), xlabel="gap between two tokens in ms")
+        strip.set(ylim=(len(series) - 0.4, -0.6), xlabel="gap between two chunks in ms")
         if not log:
             strip.set_xlim(0, float(frame["gap_ms"].max()) * 1.04 or 1.0)
         drawing.ms_axis(strip.xaxis, log=log)
         if log:
-            strip.set_xlabel("gap between two tokens in ms (logarithmic; 0.1 stands for 0.1 or less)")
+            strip.set_xlabel("gap between two chunks in ms (logarithmic; 0.1 stands for 0.1 or less)")
         drawing.legend(fig, [drawing.line_key(group, colours, colour=colours.ink) for group in groups])
-        fig.alt = "Gaps between tokens, as the share of gaps up to each length. " + " ".join(words)
+        fig.alt = "Gaps between chunks, as the share of gaps up to each length. " + " ".join(words)
         fig.note = origins.note(frame)
     return fig

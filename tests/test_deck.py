@@ -259,6 +259,17 @@ def test_the_notes_have_the_clock_and_the_sources():
     assert "1500 ms: published, model card" in first.notes
     assert "sources" not in first.text  # what only the notes say is not at the foot of the slide
     assert 'class="sources">published: model card' in second.text
+    assert '<p class="origin marks"><b class="published">' in second.text
+
+
+def test_the_appendix_names_the_sources_of_notes_and_of_figures_whose_table_names_nobody():
+    source = FRONT + slide(notes="1 minute\n\nSAY\n{{card.limit}}") + "---"
+    source += slide("# B\n\n![](figures/03-what-fits.svg)") + "---" + slide("# C\n\n{{block.sources}}")
+    file = deck_figures.provenance.Source("data/gpus.csv", "", "")
+    drawn = deck_figures.Drawn("03-what-fits", "", "modelled", ("modelled",), (), (file,), 1.0, 1.0, 1.0)
+    *_, last = deck_fill.fill(deck_source.parse(source), {"03-what-fits": drawn}).slides
+    assert "| 1 | published: model card" in last.text
+    assert "| 2 | modelled: data/gpus.csv |" in last.text
 
 
 # --- programs and pins ------------------------------------------------------------------------------------

@@ -111,7 +111,8 @@ def _line(name: str, kind: str, chars: float) -> dict[str, object]:
     if kind == "tts":
         how = f"{row['value']:g} USD per million characters x {chars:,.0f} a minute"
         value = row["value"] * chars / MILLION
-        return said | {"usd_per_minute": value, "how": how, "origin": "modelled"}
+        ours = f"our arithmetic: the price of {row['source']}, for an assumed number of characters"
+        return said | {"usd_per_minute": value, "how": how, "source": ours, "origin": "modelled"}
     return said | {"usd_per_minute": float(row["value"]), "how": "", "origin": row["origin"]}
 
 

@@ -122,8 +122,13 @@ def _log_axis(axis: Any) -> None:
     """Plain decimal numbers at 1, 2 and 5 on a logarithmic axis."""
     axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=99))
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: np.format_float_positional(value, trim="-")))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: _plain(value)))
     ticks_inside(axis)
+
+
+def _plain(value: float) -> str:
+    """A number without an exponent, thousands apart."""
+    return f"{value:,.0f}" if value >= 1000 else np.format_float_positional(value, trim="-")
 
 
 def tornado(frame: pd.DataFrame, *, title: str = "", theme: str = "light") -> Figure:

@@ -11,12 +11,12 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from panel_lab import wait
 
 from helpers import clips, telephone
 from helpers.settings import REPO
@@ -28,15 +28,6 @@ SHELL = "window.jupyterapp.shell.currentWidget"
 GAPS = clips.gaps()["gap_ms"].to_list()
 # Numbers that would give a gap away, however they are written.
 TOLD = re.compile("|".join(rf"{gap:.0f}|{gap:,.0f}|{gap / 1000:g} s" for gap in GAPS))
-
-
-def wait(ready: Callable[[], Any], seconds: float, otherwise: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if found := ready():
-            return found
-        time.sleep(0.2)
-    raise AssertionError(f"not within {seconds} s: {otherwise()}")
 
 
 @pytest.fixture(scope="module")
